@@ -1,0 +1,1 @@
+"""Robot files: URDF and MJCF in, URDF and safetensors out. One module per format."""

@@ -1,0 +1,97 @@
+"""Which files a robot file may have read: those in its own folder, in its package, and where the caller allows.
+
+A robot file is data from somewhere; that it names /etc/passwd, ../../secrets or http://... must not be enough to have
+them opened. Links in the file system are followed before the check.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from adjoin.errors import ModelError
+from adjoin.io.xml import Element
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
+
+
+@dataclass
+class Files:
+    """The files one robot file may reach.
+
+    Attributes:
+        folder: of the robot file, or None if it was given as text without one.
+        packages: package name to folder, for package:// addresses.
+        allowed: further folders that files may be read from.
+    """
+
+    folder: Path | None
+    packages: Mapping[str, Path] = field(default_factory=dict)
+    allowed: Sequence[Path] = ()
+    _read: int = 0
+
+    def resolve(self, address: str, element: Element, folder: Path | None = None) -> Path:
+        """The existing file that an address in the robot file means.
+
+        Args:
+            address: a relative path, or package://name/path.
+            element: where it stands, for messages.
+            folder: what it is relative to, if not the robot file's folder.
+
+        Raises:
+            ModelError: if it is missing, of a kind that is refused, or outside the folders that are allowed.
+        """
+        if "\0" in address or len(address) > 4000:
+            element.fail("a file name must be without null characters and have at most 4000")
+        package = re.match(r"package:/{2,}([^/]+)/(.+)", address)
+        if package:
+            root = self._package(package[1], element)
+            return self._inside(root / unquote(package[2]), [root, *self.allowed], address, element)
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address):
+            scheme = address.split(":", 1)[0]
+            element.fail(f"file {address!r}: {scheme}: addresses are refused; use a relative path or package://")
+        base = folder or self.folder
+        if base is None:
+            element.fail(f"file {address!r}: the robot was given as text; pass folder= to say where its files are")
+        roots = [self.folder or base, *self.allowed]
+        return self._inside(base / address.replace("\\", "/"), roots, address, element)
+
+    def read(self, path: Path, element: Element, limit: int = MAX_FILE_BYTES) -> bytes:
+        """The bytes of a file that `resolve` gave."""
+        try:
+            size = path.stat().st_size
+            if size > limit:
+                element.fail(f"file {path.name!r} has {size} bytes; at most {limit} are read")
+            self._read += size
+            if self._read > MAX_TOTAL_BYTES:
+                element.fail(f"the robot's files have more than {MAX_TOTAL_BYTES} bytes together")
+            return path.read_bytes()
+        except OSError as error:
+            element.fail(f"file {path.name!r} cannot be read: {error.strerror}")
+
+    def _package(self, name: str, element: Element) -> Path:
+        if name in self.packages:
+            return Path(self.packages[name])
+        # A ROS package is a folder of that name with a package.xml in it; the robot file usually lies inside.
+        for ancestor in list((self.folder or Path()).resolve().parents)[:6] + [(self.folder or Path()).resolve()]:
+            if ancestor.name == name and (ancestor / "package.xml").is_file():
+                return ancestor
+        element.fail(
+            f"package {name!r} was not found; pass packages={{{name!r}: 'folder'}}, or meshes='ignore' to do without"
+        )
+
+    def _inside(self, path: Path, roots: Sequence[Path], address: str, element: Element) -> Path:
+        try:
+            real = Path(os.path.realpath(path, strict=False))
+            inside = any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+            exists = real.is_file()
+        except (OSError, ValueError):
+            element.fail(f"file {address!r} is not a usable path")
+        if not inside:
+            element.fail(f"file {address!r} is outside the robot's folder; pass allow=[folder] to permit it")
+        if not exists:
+            element.fail(f"file {address!r} does not exist")
+        return real

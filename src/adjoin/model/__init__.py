@@ -1,0 +1,1 @@
+"""Robot models: frozen, hashable by content, every physical number a named parameter."""

@@ -1,0 +1,124 @@
+"""What a reader makes of a robot file: links and joints as written, before anything is merged or checked for sense.
+
+`assemble` turns a description into a `Model`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoin.model.joint import Joint, Mat3, Vec3
+from adjoin.model.parts import Actuator, ContactPair, Geometry
+from adjoin.spatial.vector import IDENTITY, ZERO
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where in which file something was said.
+
+    Attributes:
+        source: the file as the caller named it, or "<text>".
+        line: from 1, or 0 if unknown.
+    """
+
+    source: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+@dataclass
+class LinkDescription:
+    """A rigid part as the file has it.
+
+    Attributes:
+        name: unique.
+        where: in the file.
+        inertial: where its inertia was said, or None if it was not.
+        mass: kg.
+        com: in the link's frame, m.
+        inertia: (xx, xy, xz, yy, yz, zz) about the centre of mass in the link's axes, kg m^2.
+        offset: position of the link's frame in the frame of the joint that moves it, m. MJCF joints turn about an
+            anchor anywhere on the body; the body's frame of the model is then at the anchor.
+        geometries: shapes placed in the link's frame; their `body` is not yet known.
+        sites: names and placements of further frames on the link.
+        massless: whether the file says that having no mass is meant.
+    """
+
+    name: str
+    where: Where
+    inertial: Where | None = None
+    mass: float = 0.0
+    com: Vec3 = ZERO
+    inertia: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    offset: Vec3 = ZERO
+    geometries: list[Geometry] = field(default_factory=list)
+    sites: list[tuple[str, Vec3, Mat3]] = field(default_factory=list)
+    massless: bool = False
+
+
+@dataclass
+class JointDescription:
+    """A connection of two links as the file has it.
+
+    Attributes:
+        joint: the moving joint, or None for a weld.
+        name: unique.
+        where: in the file.
+        parent: name of a link.
+        child: name of a link.
+        position: of the joint in the parent link's frame, m.
+        rotation: x_parent = rotation x_joint + position.
+    """
+
+    joint: Joint | None
+    name: str
+    where: Where
+    parent: str
+    child: str
+    position: Vec3 = ZERO
+    rotation: Mat3 = IDENTITY
+
+
+@dataclass
+class KeyframeDescription:
+    """A named state, by joint and actuator.
+
+    Attributes:
+        name: unique.
+        q: joint name to its coordinates.
+        v: joint name to its velocity.
+        control: actuator name to its control.
+    """
+
+    name: str
+    q: dict[str, tuple[float, ...]]
+    v: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    control: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Description:
+    """A whole robot file.
+
+    Attributes:
+        name: of the robot.
+        where: the file.
+        links: in the file's order.
+        joints: in the file's order.
+        actuators: see `Model`.
+        keyframes: named states.
+        exclusions: see `Model`.
+        pairs: see `Model`.
+        more: further fields of `Model`: gravity, parents_touch.
+    """
+
+    name: str
+    where: Where
+    links: list[LinkDescription]
+    joints: list[JointDescription]
+    actuators: list[Actuator] = field(default_factory=list)
+    keyframes: list[KeyframeDescription] = field(default_factory=list)
+    exclusions: list[tuple[str, str]] = field(default_factory=list)
+    pairs: list[ContactPair] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,326 @@
+"""The frozen robot: bodies in topological order, and everything that hangs on them."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NoReturn
+
+import torch
+
+from adjoin.errors import ModelError
+from adjoin.model import content, manifold, parameters, table, validate
+from adjoin.model.joint import NEUTRAL, Joint, Vec3
+from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Where a body's joint finds its numbers: joint q = multiplier * q[q:] + offset, joint v = multiplier * v[v:].
+
+    Attributes:
+        leader: index of the body whose joint has the coordinates: the body itself, unless its joint mimics another.
+        q: where the leader's part of q begins.
+        v: where the leader's part of v begins.
+        multiplier: 1 unless the joint mimics another.
+        offset: 0 unless the joint mimics another.
+    """
+
+    leader: int
+    q: int
+    v: int
+    multiplier: float
+    offset: float
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A robot, or several, in one world. Immutable; equal and hashed by content.
+
+    Attributes:
+        name: of the robot.
+        bodies: parents first; in the order of the file, depth first.
+        frames: every link of the file by name, moving or welded on, and sites.
+        geometries: collision shapes.
+        actuators: drives, in the order of the control vector.
+        keyframes: named states.
+        exclusions: pairs of frame names whose shapes never touch.
+        pairs: pairs of shapes that touch with constants of their own.
+        fixture: what is welded to the world.
+        gravity: acceleration of free fall in world axes, m/s^2.
+        parents_touch: whether shapes of a body and of its parent can touch.
+    """
+
+    name: str
+    bodies: tuple[Body, ...]
+    frames: tuple[Frame, ...] = ()
+    geometries: tuple[Geometry, ...] = ()
+    actuators: tuple[Actuator, ...] = ()
+    keyframes: tuple[Keyframe, ...] = ()
+    exclusions: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[ContactPair, ...] = ()
+    fixture: Fixture = Fixture()
+    gravity: Vec3 = (0.0, 0.0, -9.81)
+    parents_touch: bool = False
+
+    def __post_init__(self):
+        validate.check(self)
+
+    # Sizes and coordinates
+
+    @cached_property
+    def nq(self) -> int:
+        """Numbers in a configuration q."""
+        return sum(body.joint.nq for body in self.bodies)
+
+    @cached_property
+    def nv(self) -> int:
+        """Degrees of freedom: numbers in a velocity v."""
+        return sum(body.joint.nv for body in self.bodies)
+
+    @property
+    def nu(self) -> int:
+        """Numbers in a control: one per actuator."""
+        return len(self.actuators)
+
+    @property
+    def joints(self) -> tuple[Joint, ...]:
+        """The joint of every body."""
+        return tuple(body.joint for body in self.bodies)
+
+    @cached_property
+    def coordinates(self) -> tuple[Coordinates, ...]:
+        """Where the joint of every body finds its coordinates."""
+        q = v = 0
+        own: list[tuple[int, int]] = []
+        for joint in self.joints:
+            own.append((q, v))
+            q, v = q + joint.nq, v + joint.nv
+        found = []
+        for index, joint in enumerate(self.joints):
+            leader, multiplier, offset = index, 1.0, 0.0
+            while (mimic := self.joints[leader].mimic) is not None:
+                offset += multiplier * mimic.offset
+                multiplier *= mimic.multiplier
+                leader = self._joint_indices[mimic.joint]
+            found.append(Coordinates(leader, *own[leader], multiplier, offset))
+        return tuple(found)
+
+    @cached_property
+    def mass(self) -> float:
+        """Mass of everything that moves, kg."""
+        return math.fsum(body.mass for body in self.bodies)
+
+    def limits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Least and greatest q, nq numbers each; a joint's range is narrowed by those that mimic it."""
+        lower = [-math.inf] * self.nq
+        upper = [math.inf] * self.nq
+        for joint, where in zip(self.joints, self.coordinates, strict=True):
+            if joint.kind in ("revolute", "continuous", "prismatic") and where.multiplier != 0.0:
+                ends = sorted((bound - where.offset) / where.multiplier for bound in (joint.lower, joint.upper))
+                lower[where.q] = max(lower[where.q], ends[0])
+                upper[where.q] = min(upper[where.q], ends[1])
+        return tuple(lower), tuple(upper)
+
+    # Names
+
+    @cached_property
+    def _joint_indices(self) -> dict[str, int]:
+        return {joint.name: index for index, joint in enumerate(self.joints)}
+
+    def body_index(self, name: str) -> int:
+        """Index of a body by name."""
+        return _find("body", "bodies", name, [body.name for body in self.bodies])
+
+    def joint_index(self, name: str) -> int:
+        """Index of a joint by name, which is the index of the body it moves."""
+        return self._joint_indices[name] if name in self._joint_indices else self._no_joint(name)
+
+    def _no_joint(self, name: str) -> NoReturn:
+        raise ModelError(missing("joint", "joints", name, self._joint_indices))
+
+    def frame_index(self, name: str) -> int:
+        """Index of a frame (a link of the file, or a site) by name."""
+        return _find("link", "links", name, [frame.name for frame in self.frames])
+
+    def geometry_index(self, name: str) -> int:
+        """Index of a collision shape by name."""
+        return _find("geometry", "geometries", name, [shape.name for shape in self.geometries])
+
+    def actuator_index(self, name: str) -> int:
+        """Index of an actuator, which is its place in the control, by name."""
+        return _find("actuator", "actuators", name, [actuator.name for actuator in self.actuators])
+
+    def keyframe(self, name: str) -> Keyframe:
+        """A named state."""
+        return self.keyframes[_find("keyframe", "keyframes", name, [key.name for key in self.keyframes])]
+
+    # Configurations
+
+    def neutral(
+        self, batch: Sequence[int] = (), *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> torch.Tensor:
+        """The configuration in which every joint is in its placement: zeros and unit quaternions.
+
+        Zero need not be inside a joint's limits.
+
+        Args:
+            batch: leading shape.
+            dtype: torch's default if not given.
+            device: torch's default if not given.
+
+        Returns:
+            q, (*batch, nq).
+        """
+        numbers = [x for joint in self.joints if joint.nq for x in NEUTRAL[joint.kind]]
+        return torch.tensor(numbers, dtype=dtype or torch.get_default_dtype(), device=device).expand(*batch, -1).clone()
+
+    def random(
+        self,
+        batch: Sequence[int] = (),
+        *,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> torch.Tensor:
+        """Configurations drawn evenly from inside the limits.
+
+        Without limits, angles are drawn from a full turn, displacements from [-1, 1] m, orientations from all.
+
+        Args:
+            batch: leading shape.
+            generator: source of randomness.
+            dtype: torch's default if not given.
+            device: torch's default if not given.
+
+        Returns:
+            q, (*batch, nq).
+        """
+        return manifold.random(self, tuple(batch), generator, dtype or torch.get_default_dtype(), device)
+
+    def integrate(self, q: torch.Tensor, v: torch.Tensor, dt: float | torch.Tensor = 1.0) -> torch.Tensor:
+        """The configuration reached from q by moving with the constant velocity v for the time dt.
+
+        Quaternions come out normalised; angles of continuous joints are not wrapped (see `normalize`).
+
+        Args:
+            q: (..., nq).
+            v: (..., nv).
+            dt: s; a number, or a tensor that broadcasts with the batch shape.
+
+        Returns:
+            (..., nq).
+        """
+        return manifold.on_tensors(self, manifold.integrate, (q, "q", self.nq), (v, "v", self.nv), dt=dt)
+
+    def difference(self, q0: torch.Tensor, q1: torch.Tensor) -> torch.Tensor:
+        """The velocity that leads from q0 to q1 in unit time, the short way round: `integrate(q0, difference)` is q1.
+
+        Args:
+            q0: (..., nq).
+            q1: (..., nq).
+
+        Returns:
+            (..., nv).
+        """
+        return manifold.on_tensors(self, manifold.difference, (q0, "q0", self.nq), (q1, "q1", self.nq))
+
+    def normalize(self, q: torch.Tensor) -> torch.Tensor:
+        """The same configuration with unit quaternions, and with angles of continuous and planar joints in [-pi, pi).
+
+        Args:
+            q: (..., nq).
+
+        Returns:
+            (..., nq).
+        """
+        return manifold.on_tensors(self, manifold.normalize, (q, "q", self.nq))
+
+    # Parameters
+
+    def parameters(
+        self, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Every physical number of the model, by name; `adjoin.model.parameters` lists names, shapes and units.
+
+        Args:
+            dtype: torch's default if not given; float64 is exact.
+            device: torch's default if not given.
+
+        Returns:
+            New tensors: changing them does not change the model.
+        """
+        return parameters.defaults(self, dtype or torch.get_default_dtype(), device)
+
+    def check_parameters(
+        self, params: Mapping[str, object] | None, batch: Sequence[int] = ()
+    ) -> dict[str, torch.Tensor]:
+        """Validate what a caller passes as `params`: names, shapes, dtypes; not the values.
+
+        Args:
+            params: name to tensor; each has the default's shape, or that after leading dimensions that broadcast
+                with the batch shape.
+            batch: the batch shape of the call.
+
+        Returns:
+            name to tensor.
+
+        Raises:
+            InputError: what is wrong, and the valid names or shape.
+        """
+        return parameters.check(self, params, tuple(batch))
+
+    def with_parameters(self, params: Mapping[str, object]) -> "Model":
+        """The model with these numbers for its own.
+
+        Args:
+            params: name to one value each, without batch dimensions.
+        """
+        return parameters.replaced(self, params)
+
+    def with_motors(self, joints: Iterable[str] | None = None) -> "Model":
+        """The model with one torque motor on each of the joints, in place of the actuators it had.
+
+        Args:
+            joints: names; by default every joint of one degree of freedom that mimics none.
+        """
+        if joints is None:
+            joints = [joint.name for joint in self.joints if joint.nv == 1]
+        motors = []
+        for name in joints:
+            joint = self.joints[self.joint_index(name)]
+            effort = (-joint.effort_limit, joint.effort_limit)
+            motors.append(Actuator(f"{name}", name, gear=(1.0,) * len(joint.damping), control_range=effort))
+        return replace(self, actuators=tuple(motors), keyframes=tuple(replace(k, control=()) for k in self.keyframes))
+
+    # Content
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything in the model, in hexadecimal digits."""
+        return content.digest(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return int(self.digest[:15], 16)
+
+    def __str__(self) -> str:
+        return table.render(self)
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}: {len(self.bodies)} bodies, nq {self.nq}, nv {self.nv}, nu {self.nu})"
+
+
+def missing(what: str, plural: str, name: str, names: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the ones that do."""
+    names = list(names)
+    listed = ", ".join(names[:40]) + (f", ... ({len(names) - 40} more)" if len(names) > 40 else "")
+    return f"no {what} {name!r}; {plural}: {listed or 'none'}"
+
+
+def _find(what: str, plural: str, name: str, names: list[str]) -> int:
+    if name not in names:
+        raise ModelError(missing(what, plural, name, names))
+    return names.index(name)

@@ -1,0 +1,225 @@
+"""Every physical number of a model, by name: the defaults as tensors, and validation of what a caller passes.
+
+Each parameter is a tensor whose first dimension counts bodies, degrees of freedom, shapes, ... Rotations are unit
+quaternions [w x y z]. Numbers per degree of freedom are those of the independent coordinates: what a joint that mimics
+another contributes is added to the one it follows (damping, armature and stiffness by the square of the ratio, dry
+friction by its magnitude), which is exact. Axes, mimic ratios and key frames are structure, not parameters: turning the
+placement of a joint turns its axis.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from adjoin.errors import InputError
+from adjoin.spatial.rotation import from_quaternion, tidy, to_quaternion
+
+if TYPE_CHECKING:
+    from adjoin.model.model import Model
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One named physical quantity.
+
+    Attributes:
+        name: the key in `params`.
+        owner: what its first dimension counts: a field of `Model` (bodies, frames, geometries, actuators),
+            "dofs" (the nv degrees of freedom), "configuration" (the nq coordinates) or "world" (no such dimension).
+        tail: the rest of its shape.
+        unit: SI.
+        meaning: one line.
+        field: where its owner keeps it.
+    """
+
+    name: str
+    owner: str
+    tail: tuple[int, ...]
+    unit: str
+    meaning: str
+    field: str
+
+
+_BODY, _SHAPE, _DRIVE, _JOINT = "bodies", "geometries", "actuators", "joints"
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Parameter("mass", _BODY, (), "kg", "mass", "mass"),
+    Parameter("com", _BODY, (3,), "m", "centre of mass in the body's frame", "com"),
+    Parameter("inertia", _BODY, (6,), "kg m^2", "xx xy xz yy yz zz about the centre of mass, body axes", "inertia"),
+    Parameter("joint_position", _BODY, (3,), "m", "placement of the joint in the parent's frame", "position"),
+    Parameter("joint_rotation", _BODY, (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
+    Parameter("lower", _JOINT, (), "rad, m", "lower limit of each body's joint, -inf if none", "lower"),
+    Parameter("upper", _JOINT, (), "rad, m", "upper limit, inf if none; the greatest angle of a ball joint", "upper"),
+    Parameter("velocity_limit", _JOINT, (), "rad/s, m/s", "greatest speed of each body's joint", "velocity_limit"),
+    Parameter("effort_limit", _JOINT, (), "N m, N", "greatest effort of each body's joint", "effort_limit"),
+    Parameter("damping", "dofs", (), "N m s/rad, N s/m", "viscous friction", "damping"),
+    Parameter("friction", "dofs", (), "N m, N", "dry friction", "friction"),
+    Parameter("armature", "dofs", (), "kg m^2, kg", "inertia of the drive seen at the joint", "armature"),
+    Parameter("stiffness", "dofs", (), "N m/rad, N/m", "spring towards spring_reference", "stiffness"),
+    Parameter("spring_reference", "configuration", (), "rad, m", "the q at which springs rest", "spring_reference"),
+    Parameter("gravity", "world", (3,), "m/s^2", "acceleration of free fall, world axes", "gravity"),
+    Parameter("frame_position", "frames", (3,), "m", "place of a frame on its body", "position"),
+    Parameter("frame_rotation", "frames", (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
+    Parameter("geometry_size", _SHAPE, (3,), "m", "radii, half lengths, half edges: see Geometry", "size"),
+    Parameter("geometry_position", _SHAPE, (3,), "m", "place of a shape on its body", "position"),
+    Parameter("geometry_rotation", _SHAPE, (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
+    Parameter("geometry_friction", _SHAPE, (3,), "1, m, m", "sliding, torsional and rolling friction", "friction"),
+    Parameter("actuator_gain", _DRIVE, (), "N m, N per control", "force per control", "gain"),
+    Parameter("actuator_bias", _DRIVE, (3,), "N m, N", "force: constant, per length, per rate", "bias"),
+    Parameter("actuator_gear", _DRIVE, (), "1", "gear of each actuator, one after the other per dof", "gear"),
+)
+"""All parameters, in order."""
+
+_BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
+
+
+def shape(model: "Model", parameter: Parameter) -> tuple[int, ...]:
+    """The shape a parameter has for this model, without batch dimensions."""
+    if parameter.name == "actuator_gear":
+        return (sum(len(actuator.gear) for actuator in model.actuators),)
+    counts = {"dofs": model.nv, "configuration": model.nq}
+    if parameter.owner == "world":
+        return parameter.tail
+    owners = model.bodies if parameter.owner == _JOINT else getattr(model, parameter.owner, ())
+    return (counts.get(parameter.owner, len(owners)), *parameter.tail)
+
+
+def numbers(model: "Model", parameter: Parameter) -> Any:
+    """The model's own values, as nested lists of floats."""
+    field = parameter.field
+    if parameter.owner == "world":
+        return list(getattr(model, field))
+    if parameter.owner == "configuration":
+        return _spring_references(model)
+    if parameter.owner == "dofs":
+        return _per_dof(model, field)
+    if parameter.name == "actuator_gear":
+        return [x for actuator in model.actuators for x in actuator.gear]
+    owners = model.joints if parameter.owner == _JOINT else getattr(model, parameter.owner)
+    values = [getattr(item, field) for item in owners]
+    return [to_quaternion(value) for value in values] if field == "rotation" else values
+
+
+def _per_dof(model: "Model", field: str) -> list[float]:
+    totals = [0.0] * model.nv
+    for joint, at in zip(model.joints, model.coordinates, strict=True):
+        ratio = abs(at.multiplier) if field == "friction" else at.multiplier**2
+        for k, value in enumerate(getattr(joint, field)):
+            totals[at.v + k] += ratio * value
+    return totals
+
+
+def _spring_references(model: "Model") -> list[float]:
+    references = [x for joint in model.joints if joint.nq for x in joint.spring_reference]
+    for leader in {at.leader for j, at in zip(model.joints, model.coordinates, strict=True) if j.mimic}:
+        # Springs in parallel, each k m (m q + o - r): together K (q - R).
+        springs = [(j, at) for j, at in zip(model.joints, model.coordinates, strict=True) if at.leader == leader]
+        total = sum(j.stiffness[0] * at.multiplier**2 for j, at in springs)
+        if total > 0.0:
+            pull = sum(j.stiffness[0] * at.multiplier * (j.spring_reference[0] - at.offset) for j, at in springs)
+            references[springs[0][1].q] = pull / total
+    return references
+
+
+def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | None) -> dict[str, torch.Tensor]:
+    """`Model.parameters`."""
+    return {
+        p.name: torch.tensor(numbers(model, p), dtype=dtype, device=device).reshape(shape(model, p)) for p in PARAMETERS
+    }
+
+
+def check(model: "Model", params: Mapping[str, object] | None, batch: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    """`Model.check_parameters`."""
+    checked: dict[str, torch.Tensor] = {}
+    for name, value in (params or {}).items():
+        parameter = _BY_NAME.get(name)
+        if parameter is None:
+            raise InputError(f"no parameter {name!r}; parameters: {', '.join(_BY_NAME)}")
+        if not isinstance(value, torch.Tensor):
+            raise InputError(f"parameter {name!r} is a {type(value).__name__}; it must be a torch tensor")
+        if not value.dtype.is_floating_point:
+            raise InputError(f"parameter {name!r} has dtype {value.dtype}; it must be a floating-point tensor")
+        wanted = shape(model, parameter)
+        lead = value.ndim - len(wanted)
+        wrong = f"parameter {name!r} has shape {tuple(value.shape)}; it needs {_spell(wanted)}"
+        if lead < 0 or tuple(value.shape[lead:]) != wanted:
+            raise InputError(f"{wrong} after any batch dimensions")
+        try:
+            joint = torch.broadcast_shapes(value.shape[:lead], batch)
+        except RuntimeError:
+            joint = None
+        if joint is None or tuple(joint) != batch:
+            raise InputError(f"{wrong} after batch dimensions that broadcast to {batch}")
+        checked[name] = value
+    return checked
+
+
+def _spell(wanted: tuple[int, ...]) -> str:
+    return f"(..., {', '.join(map(str, wanted))})" if wanted else "(...)"
+
+
+def replaced(model: "Model", params: Mapping[str, object]) -> "Model":
+    """`Model.with_parameters`."""
+    for name, value in check(model, params, ()).items():
+        parameter = _BY_NAME[name]
+        if value.ndim != len(shape(model, parameter)):
+            raise InputError(f"parameter {name!r} has batch dimensions; a model holds one value")
+        values = value.detach().to("cpu", torch.float64).tolist()
+        model = _SETTERS.get(parameter.owner, _set_items)(model, parameter, values)
+    return model
+
+
+def _set_items(model: "Model", parameter: Parameter, values: list[Any]) -> "Model":
+    items = getattr(model, parameter.owner)
+    if parameter.name == "actuator_gear":
+        rest = iter(values)
+        values = [[next(rest) for _ in item.gear] for item in items]
+    new = [replace(item, **{parameter.field: _frozen(parameter, x)}) for item, x in zip(items, values, strict=True)]
+    return replace(model, **{parameter.owner: tuple(new)})
+
+
+def _frozen(parameter: Parameter, value: Any) -> Any:
+    if parameter.field == "rotation":
+        length = sum(x * x for x in value) ** 0.5
+        if not 0.0 < length < float("inf"):
+            raise InputError(f"parameter {parameter.name!r} has a quaternion of length {length}; it must be 1")
+        return tidy(from_quaternion((value[0] / length, value[1] / length, value[2] / length, value[3] / length)))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _set_joints(model: "Model", parameter: Parameter, values: list[float]) -> "Model":
+    bodies = [
+        replace(body, joint=replace(body.joint, **{parameter.field: value}))
+        for body, value in zip(model.bodies, values, strict=True)
+    ]
+    return replace(model, bodies=tuple(bodies))
+
+
+def _set_coordinates(model: "Model", parameter: Parameter, values: list[float]) -> "Model":
+    bodies = []
+    for body, at in zip(model.bodies, model.coordinates, strict=True):
+        joint = body.joint
+        size = len(getattr(joint, parameter.field))
+        start = at.v if parameter.owner == "dofs" else at.q
+        if joint.mimic is None:
+            own = tuple(values[start : start + size])
+        elif parameter.owner == "dofs":
+            own = (0.0,) * size  # its share is in the value of the joint it follows
+        else:
+            own = getattr(joint, parameter.field)
+        bodies.append(replace(body, joint=replace(joint, **{parameter.field: own})))
+    return replace(model, bodies=tuple(bodies))
+
+
+def _set_world(model: "Model", parameter: Parameter, values: list[float]) -> "Model":
+    return replace(model, **{parameter.field: tuple(values)})
+
+
+_SETTERS: dict[str, Callable[["Model", Parameter, list[Any]], "Model"]] = {
+    _JOINT: _set_joints,
+    "dofs": _set_coordinates,
+    "configuration": _set_coordinates,
+    "world": _set_world,
+}

@@ -1,0 +1,189 @@
+"""What a robot is made of besides joints: bodies, frames, collision shapes, actuators, key frames."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from adjoin.model.joint import Joint, Mat3, Vec3
+from adjoin.spatial.vector import IDENTITY, ZERO
+
+WORLD = -1
+"""The index that stands for the world where a body is asked for."""
+
+GeometryKind = Literal["sphere", "box", "cylinder", "capsule", "ellipsoid", "plane", "hull"]
+GEOMETRY_KINDS: tuple[GeometryKind, ...] = ("sphere", "box", "cylinder", "capsule", "ellipsoid", "plane", "hull")
+
+
+@dataclass(frozen=True)
+class Body:
+    """A rigid body and the joint that moves it. Everything welded to it is part of it.
+
+    The body's frame is the joint's: it coincides with the joint's placement when the joint is neutral.
+
+    Attributes:
+        name: unique among the bodies.
+        parent: index of the body it is jointed to, smaller than its own, or `WORLD`.
+        joint: how it moves against the parent.
+        position: of the joint in the parent's frame, m.
+        rotation: of the joint's axes in the parent's frame: x_parent = rotation x_joint + position.
+        mass: kg.
+        com: centre of mass in the body's frame, m.
+        inertia: (xx, xy, xz, yy, yz, zz) about the centre of mass, in the body's axes, kg m^2.
+    """
+
+    name: str
+    parent: int
+    joint: Joint
+    position: Vec3 = ZERO
+    rotation: Mat3 = IDENTITY
+    mass: float = 0.0
+    com: Vec3 = ZERO
+    inertia: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A named place on a body: a link of the file, whether it moves by itself or is welded on, or a site.
+
+    Attributes:
+        name: unique among the frames.
+        body: index of the body, or `WORLD`.
+        position: in the body's frame, m.
+        rotation: x_body = rotation x_frame + position.
+        kind: "link" or "site".
+    """
+
+    name: str
+    body: int
+    position: Vec3 = ZERO
+    rotation: Mat3 = IDENTITY
+    kind: Literal["link", "site"] = "link"
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A collision shape, placed on a body. Its axis of symmetry is its z axis.
+
+    Attributes:
+        name: unique among the shapes.
+        kind: one of `GEOMETRY_KINDS`.
+        body: index of the body that carries it, or `WORLD`.
+        link: name of the frame it was given on.
+        size: sphere (radius, 0, 0); box (half edges); cylinder and capsule (radius, half length, 0), a capsule's caps
+            come on top of its length; ellipsoid (radii); plane (half edges, 0), 0 without end; hull (0, 0, 0).
+        position: in the body's frame, m.
+        rotation: x_body = rotation x_shape + position.
+        vertices: of a hull, in the shape's frame, m.
+        friction: coefficients: sliding, torsional (m), rolling (m).
+        contype: bits of what it is; two shapes touch when one's `contype` meets the other's `conaffinity`.
+        conaffinity: bits of what it collides with.
+        condim: dimension of the contact force: 1 frictionless, 3 sliding, 4 torsional, 6 rolling friction.
+        priority: the shape with the greater one decides the contact's constants.
+        margin: distance at which contacts are made, m.
+        gap: distance below the margin at which they push, m.
+        solmix: weight in mixing the constants below.
+        solref: MuJoCo's (time constant s, damping ratio) of contact.
+        solimp: MuJoCo's contact impedance.
+    """
+
+    name: str
+    kind: GeometryKind
+    body: int
+    link: str
+    size: Vec3 = ZERO
+    position: Vec3 = ZERO
+    rotation: Mat3 = IDENTITY
+    vertices: tuple[Vec3, ...] = ()
+    friction: Vec3 = (1.0, 0.005, 0.0001)
+    contype: int = 1
+    conaffinity: int = 1
+    condim: int = 3
+    priority: int = 0
+    margin: float = 0.0
+    gap: float = 0.0
+    solmix: float = 1.0
+    solref: tuple[float, float] = (0.02, 1.0)
+    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class ContactPair:
+    """Two shapes that touch with constants of their own, whatever their filters say.
+
+    Attributes:
+        first: name of a shape.
+        second: name of another.
+        friction: sliding twice, torsional (m), rolling twice (m).
+        condim: see `Geometry`.
+        margin: m.
+        gap: m.
+        solref: see `Geometry`.
+        solimp: see `Geometry`.
+    """
+
+    first: str
+    second: str
+    friction: tuple[float, float, float, float, float] = (1.0, 1.0, 0.005, 0.0001, 0.0001)
+    condim: int = 3
+    margin: float = 0.0
+    gap: float = 0.0
+    solref: tuple[float, float] = (0.02, 1.0)
+    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class Actuator:
+    """A drive on one joint: force = gain * control + bias[0] + bias[1] * length + bias[2] * rate.
+
+    Length is gear * q and rate is gear * v; the joint gets gear * force. A motor has bias 0; a position servo
+    has gain = kp and bias = (0, -kp, -kd); a velocity servo has gain = kv and bias = (0, 0, -kv).
+
+    Attributes:
+        name: unique among the actuators.
+        joint: name of the joint.
+        gear: one entry per degree of freedom of the joint.
+        gain: force per control.
+        bias: see above.
+        control_range: least and greatest control.
+        force_range: least and greatest force, before the gear.
+    """
+
+    name: str
+    joint: str
+    gear: tuple[float, ...] = (1.0,)
+    gain: float = 1.0
+    bias: Vec3 = ZERO
+    control_range: tuple[float, float] = (-math.inf, math.inf)
+    force_range: tuple[float, float] = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Keyframe:
+    """A named state.
+
+    Attributes:
+        name: unique among the key frames.
+        q: nq numbers.
+        v: nv numbers.
+        control: one number per actuator.
+    """
+
+    name: str
+    q: tuple[float, ...]
+    v: tuple[float, ...] = ()
+    control: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """What is welded to the world: it never moves, but it has mass, which export and attachment need.
+
+    Attributes:
+        mass: kg.
+        com: in world axes, m.
+        inertia: (xx, xy, xz, yy, yz, zz) about the centre of mass, in world axes, kg m^2.
+    """
+
+    mass: float = 0.0
+    com: Vec3 = ZERO
+    inertia: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)

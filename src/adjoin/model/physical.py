@@ -1,0 +1,129 @@
+"""Whether masses and inertias can belong to real matter, and what may be done if not.
+
+Nothing is changed silently: a flaw is an error unless the caller names it, in `accept` (taken as written) or in
+`repair` (made right as described here).
+
+| name | accept | repair |
+|---|---|---|
+| mass | moving bodies without mass, negative masses | |
+| inertia | inertias that no distribution of mass has | the nearest that one has (see `repaired`) |
+| axis | | an axis that is not of unit length is scaled |
+| limits | | reversed limits are swapped |
+| right_angles | | angles written within 1e-4 rad of a multiple of 90 degrees are made exact |
+"""
+
+import math
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from adjoin.errors import InputError, ModelError
+from adjoin.model.description import LinkDescription, Where
+from adjoin.spatial.inertia import Symmetric3, to_matrix
+
+ACCEPTABLE = ("mass", "inertia")
+REPAIRABLE = ("inertia", "axis", "limits", "right_angles")
+
+ROUNDING = 1e-6
+"""Inertias are written with six digits or so; flaws below this share of the greatest moment are rounding."""
+
+
+def check_names(accept: Collection[str], repair: Collection[str]) -> None:
+    """Raise `InputError` for a flaw that cannot be accepted or repaired."""
+    for argument, given, valid in (("accept", accept, ACCEPTABLE), ("repair", repair, REPAIRABLE)):
+        if isinstance(given, str):
+            raise InputError(f"{argument}={given!r} is a string; pass a collection of names such as ({given!r},)")
+        for name in given:
+            if name not in valid:
+                raise InputError(f"{argument}: no flaw {name!r}; {argument} takes: {', '.join(valid)}")
+
+
+def moments(inertia: Symmetric3) -> tuple[float, float, float]:
+    """Principal moments of inertia, ascending."""
+    a, b, c = np.linalg.eigvalsh(np.array(to_matrix(inertia))).tolist()
+    return a, b, c
+
+
+def check_link(link: LinkDescription, accept: Collection[str], repair: Collection[str]) -> None:
+    """Check one link as the file has it, and repair its inertia in place if asked to."""
+    where = f"{link.inertial or link.where}: link {link.name!r}"
+    if link.mass < 0.0 and "mass" not in accept:
+        raise ModelError(f"{where}: mass is {link.mass:g}; a mass cannot be negative")
+    flaw = _flaw(link)
+    if flaw is None:
+        return
+    if "inertia" in repair:
+        link.inertia = repaired(link.inertia) if link.mass > 0.0 else (0.0,) * 6
+    elif "inertia" not in accept:
+        raise ModelError(f"{where}: {flaw}; {_choices('inertia', 'accept', 'repair')}")
+
+
+def _flaw(link: LinkDescription) -> str | None:
+    if not any(link.inertia):
+        return None  # a point mass, or nothing; whether that can move is the body's question
+    if link.mass == 0.0:
+        return "it has inertia but no mass"
+    a, b, c = moments(link.inertia)
+    spelled = f"principal moments {a:.6g}, {b:.6g}, {c:.6g}"
+    if a < -ROUNDING * abs(c) or c <= 0.0:
+        return f"inertia is not positive definite: {spelled}"
+    if a + b < c * (1.0 - ROUNDING):
+        return f"inertia violates the triangle inequality: {spelled}, and {a:.6g} + {b:.6g} < {c:.6g}"
+    return None
+
+
+def _choices(flaw: str, *options: str) -> str:
+    texts = {"accept": "to take it as it is", "repair": "to get the nearest physical one"}
+    return "pass " + " or ".join(f"{option}=({flaw!r},) {texts[option]}" for option in options)
+
+
+def check_body(
+    name: str,
+    mass: float,
+    inertia: Symmetric3,
+    links: Iterable[LinkDescription],
+    accept: Collection[str],
+    repair: Collection[str],
+) -> Symmetric3:
+    """Check a moving body, all its links welded together; the inertia it shall have."""
+    links = list(links)
+    where: Where = links[0].inertial or links[0].where
+    if mass <= 0.0:
+        if "mass" in accept or all(link.massless for link in links):
+            return inertia
+        said = "mass is 0" if any(link.inertial for link in links) else "it has no mass"
+        raise ModelError(
+            f"{where}: link {name!r}: {said}; a link that moves needs a positive mass; {_choices('mass', 'accept')}"
+        )
+    a, b, c = moments(inertia)
+    # A body welded from valid parts is valid; only the strict sense of "positive definite" is left to check here.
+    if a > 1e-12 * c > 0.0 or "inertia" in accept:
+        return inertia
+    if "inertia" in repair:
+        return repaired(inertia) if c > 0.0 else _ball(mass)
+    raise ModelError(
+        f"{where}: link {name!r}: inertia is not positive definite: principal moments {a:.6g}, {b:.6g}, {c:.6g}; "
+        f"{_choices('inertia', 'accept', 'repair')}"
+    )
+
+
+def repaired(inertia: Symmetric3) -> Symmetric3:
+    """The nearest inertia that some distribution of mass has.
+
+    An inertia I is physical if and only if the second moments of mass, trace(I)/2 - I, are positive (Wensing, Kim,
+    Slotine 2018, Linear matrix inequalities for physically-consistent inertial parameter identification). Negative ones
+    are raised to a millionth of the greatest; directions stay.
+    """
+    matrix = np.array(to_matrix(inertia), dtype=float)
+    values, vectors = np.linalg.eigh(np.trace(matrix) / 2 * np.eye(3) - matrix)
+    values = np.maximum(values, 1e-6 * max(float(values.max()), float(np.abs(values).max())))
+    second = (vectors * values) @ vectors.T
+    fixed = np.trace(second) * np.eye(3) - second
+    return tuple(float(fixed[i, j]) for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)))  # type: ignore[return-value]
+
+
+def _ball(mass: float) -> Symmetric3:
+    # A point mass on a joint has no inertia to scale; a solid ball of water of the same mass is a modest guess.
+    radius = (3.0 * mass / (4.0 * math.pi * 1000.0)) ** (1.0 / 3.0)
+    moment = 0.4 * mass * radius**2
+    return (moment, 0.0, 0.0, moment, 0.0, moment)

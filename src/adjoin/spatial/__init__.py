@@ -1,0 +1,1 @@
+"""Vectors, rotations, motions, forces and inertias over any scalar: floats, torch tensors, traced expressions."""

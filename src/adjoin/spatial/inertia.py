@@ -1,0 +1,77 @@
+"""Rigid-body inertias over any scalar: (mass, centre of mass, rotational inertia about the centre of mass).
+
+The rotational inertia is its six entries (xx, xy, xz, yy, yz, zz), in the axes of the frame the inertia is given in.
+"""
+
+from adjoin.spatial import vector
+from adjoin.spatial.motion import Spatial, Transform, transform_point
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import ZERO, Matrix3, Vector3
+
+Symmetric3 = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
+Inertia = tuple[Scalar, Vector3, Symmetric3]
+
+NOTHING: Inertia = (0.0, ZERO, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+
+
+def to_matrix(s: Symmetric3) -> Matrix3:
+    """The full symmetric matrix."""
+    return ((s[0], s[1], s[2]), (s[1], s[3], s[4]), (s[2], s[4], s[5]))
+
+
+def from_matrix(m: Matrix3) -> Symmetric3:
+    """The upper triangle of a symmetric matrix."""
+    return (m[0][0], m[0][1], m[0][2], m[1][1], m[1][2], m[2][2])
+
+
+def symmetric_add(a: Symmetric3, b: Symmetric3) -> Symmetric3:
+    """a + b."""
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5])
+
+
+def rotate(r: Matrix3, s: Symmetric3) -> Symmetric3:
+    """R S Rᵀ: the same tensor in the axes that R leads to."""
+    return from_matrix(vector.multiply(vector.multiply(r, to_matrix(s)), vector.transpose(r)))
+
+
+def point_mass(mass: Scalar, at: Vector3) -> Symmetric3:
+    """Rotational inertia about the origin of a mass concentrated in a point."""
+    x, y, z = at
+    return (
+        mass * (y * y + z * z),
+        -(mass * (x * y)),
+        -(mass * (x * z)),
+        mass * (x * x + z * z),
+        -(mass * (y * z)),
+        mass * (x * x + y * y),
+    )
+
+
+def about_origin(inertia: Inertia) -> Symmetric3:
+    """Rotational inertia about the frame's origin (parallel axis theorem)."""
+    mass, com, central = inertia
+    return symmetric_add(central, point_mass(mass, com))
+
+
+def transformed(a: Transform, inertia: Inertia) -> Inertia:
+    """An inertia given in the child frame, expressed in the parent frame of the transform."""
+    mass, com, central = inertia
+    return mass, transform_point(a, com), rotate(a[0], central)
+
+
+def combined(a: Inertia, b: Inertia) -> Inertia:
+    """The inertia of two bodies welded together, given in the same frame."""
+    total = a[0] + b[0]
+    com = vector.scale(1.0 / total, vector.add(vector.scale(a[0], a[1]), vector.scale(b[0], b[1])))
+    apart = vector.subtract(a[1], b[1])
+    central = symmetric_add(symmetric_add(a[2], b[2]), point_mass(a[0] * b[0] / total, apart))
+    return total, com, central
+
+
+def times_motion(inertia: Inertia, m: Spatial) -> Spatial:
+    """Momentum (moment about the origin, linear) of a body that moves with the spatial velocity m."""
+    mass, com, central = inertia
+    angular, linear = m
+    momentum = vector.scale(mass, vector.add(linear, vector.cross(angular, com)))
+    moment = vector.add(vector.apply(to_matrix(central), angular), vector.cross(com, momentum))
+    return moment, momentum

@@ -1,0 +1,124 @@
+"""Rotations: matrices, unit quaternions [w x y z], rotation vectors and roll-pitch-yaw, over any scalar.
+
+A rotation takes coordinates in the rotated frame to coordinates in the reference frame: `x_parent = R x_child`.
+"""
+
+import math
+
+from adjoin.spatial.angles import angle_over_sine, cosine, sinc
+from adjoin.spatial.scalar import Scalar, cos, is_number, select, sin, sqrt
+from adjoin.spatial.vector import Matrix3, Vector3, add, cross, dot, matrix3, multiply, scale
+
+Quaternion = tuple[Scalar, Scalar, Scalar, Scalar]
+
+UNIT: Quaternion = (1.0, 0.0, 0.0, 0.0)
+
+
+def from_axis_angle(axis: Vector3, angle: Scalar) -> Matrix3:
+    """Rotation by `angle` (rad) about a unit axis (Rodrigues' formula)."""
+    x, y, z = axis
+    c, s = cos(angle), sin(angle)
+    d = 1.0 - c
+
+
+    def diagonal(component: Scalar) -> Scalar:
+        # On a coordinate axis this is exactly 1; (1 - c) + c would hide it from the tracer.
+        return 1.0 if is_number(component) and component * component == 1.0 else component * component * d + c
+
+    return (
+        (diagonal(x), x * y * d - z * s, x * z * d + y * s),
+        (x * y * d + z * s, diagonal(y), y * z * d - x * s),
+        (x * z * d - y * s, y * z * d + x * s, diagonal(z)),
+    )
+
+
+def from_rpy(roll: Scalar, pitch: Scalar, yaw: Scalar) -> Matrix3:
+    """Rz(yaw) Ry(pitch) Rx(roll): URDF's fixed-axis roll, pitch, yaw (rad)."""
+    sr, cr, sp, cp, sy, cy = sin(roll), cos(roll), sin(pitch), cos(pitch), sin(yaw), cos(yaw)
+    return (
+        (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
+        (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
+        (-sp, cp * sr, cp * cr),
+    )
+
+
+def to_rpy(m: Matrix3) -> Vector3:
+    """Roll, pitch, yaw (rad) of a rotation given in floats; at pitch = +-90 degrees roll is set to zero."""
+    horizontal = math.hypot(m[0][0], m[1][0])
+    pitch = math.atan2(-m[2][0], horizontal)
+    if horizontal < 1e-12:
+        return (0.0, pitch, math.atan2(-m[0][1], m[1][1]))
+    return (math.atan2(m[2][1], m[2][2]), pitch, math.atan2(m[1][0], m[0][0]))
+
+
+def from_quaternion(q: Quaternion) -> Matrix3:
+    """Matrix of a unit quaternion [w x y z]; the norm is not checked."""
+    w, x, y, z = q
+    return (
+        (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
+        (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)),
+        (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)),
+    )
+
+
+def to_quaternion(m: Matrix3) -> Quaternion:
+    """Unit quaternion [w x y z] with w >= 0 of a rotation given in floats (Shepperd's method)."""
+    trace = m[0][0] + m[1][1] + m[2][2]
+    choices = (trace, m[0][0], m[1][1], m[2][2])
+    largest = choices.index(max(choices))
+    if largest == 0:
+        q = (1.0 + trace, m[2][1] - m[1][2], m[0][2] - m[2][0], m[1][0] - m[0][1])
+    elif largest == 1:
+        q = (m[2][1] - m[1][2], 1.0 + 2.0 * m[0][0] - trace, m[0][1] + m[1][0], m[0][2] + m[2][0])
+    elif largest == 2:
+        q = (m[0][2] - m[2][0], m[0][1] + m[1][0], 1.0 + 2.0 * m[1][1] - trace, m[1][2] + m[2][1])
+    else:
+        q = (m[1][0] - m[0][1], m[0][2] + m[2][0], m[1][2] + m[2][1], 1.0 + 2.0 * m[2][2] - trace)
+    n = math.copysign(math.sqrt(sum(c * c for c in q)), q[0] if q[0] != 0.0 else 1.0)
+    return (q[0] / n, q[1] / n, q[2] / n, q[3] / n)
+
+
+def quaternion_multiply(a: Quaternion, b: Quaternion) -> Quaternion:
+    """a b: first b, then a."""
+    av, bv = a[1:], b[1:]
+    v = add(add(scale(a[0], bv), scale(b[0], av)), cross(av, bv))
+    return (a[0] * b[0] - dot(av, bv), *v)
+
+
+def quaternion_conjugate(q: Quaternion) -> Quaternion:
+    """The inverse of a unit quaternion."""
+    return (q[0], -q[1], -q[2], -q[3])
+
+
+def quaternion_normalize(q: Quaternion) -> Quaternion:
+    """q / |q|."""
+    n = sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
+    return (q[0] / n, q[1] / n, q[2] / n, q[3] / n)
+
+
+def quaternion_exp(rotation_vector: Vector3) -> Quaternion:
+    """Unit quaternion of a rotation vector (rad); smooth everywhere."""
+    quarter = 0.25 * dot(rotation_vector, rotation_vector)
+    return (cosine(quarter), *scale(0.5 * sinc(quarter), rotation_vector))
+
+
+def quaternion_log(q: Quaternion) -> Vector3:
+    """Rotation vector (rad) of a quaternion, the short way round; smooth but at half turns. Any positive norm will do."""
+    sign = select(q[0] < 0, -1.0, 1.0)
+    v = scale(sign, q[1:])
+    return scale(2.0 * angle_over_sine(dot(v, v), sign * q[0]), v)
+
+
+def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
+    """The float matrix with entries within rounding of 0, 1 and -1 set to them, so that kernels see the zeros."""
+
+    def clean(x: float) -> float:
+        nearest = float(round(x))
+        return nearest + 0.0 if abs(x - nearest) <= tolerance else x
+
+    return matrix3([[clean(x) for x in row] for row in m])
+
+
+def compose(a: Matrix3, b: Matrix3) -> Matrix3:
+    """a b in floats, tidied."""
+    return tidy(multiply(a, b))

@@ -1,0 +1,200 @@
+"""Compile a program for a CPU, load it, and run it over a batch with threads."""
+
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import torch
+
+from adjoin import __version__
+from adjoin.errors import CompileError
+from adjoin.trace.cache import Cache, digest
+from adjoin.trace.lanes import Lane
+from adjoin.trace.llvm import Rendered, render_cpu
+from adjoin.trace.program import Program
+
+TILE = 256  # environments a thread takes at a time, at least; a multiple of every vector width
+WORTHWHILE = 200_000  # vector operations from which a second thread pays
+
+
+@dataclass(frozen=True)
+class Target:
+    """A CPU to compile for.
+
+    Attributes:
+        triple: LLVM's name of architecture and system.
+        cpu: LLVM's name of the model.
+        features: LLVM feature string.
+        vector: bits of the widest vector register.
+        fma: has a fused multiply-add.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector: int
+    fma: bool
+
+    def lane(self, bits: int, scalar: bool = False) -> Lane:
+        """The lane type of this target for floats of 32 or 64 bits."""
+        return Lane(bits, 1 if scalar else self.vector // bits, self.fma)
+
+    def machine(self) -> llvm.TargetMachine:
+        """The code generator."""
+        return llvm.Target.from_triple(self.triple).create_target_machine(
+            cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="jitdefault"
+        )
+
+
+@lru_cache(maxsize=1)
+def host() -> Target:
+    """This machine."""
+    _initialise()
+    triple = llvm.get_process_triple()
+    features = llvm.get_host_cpu_features()
+    has = features.get
+    if triple.startswith(("aarch64", "arm64")):
+        vector, fma = 128, True
+    else:
+        vector = 512 if has("avx512f") and has("avx512dq") else 256 if has("avx2") else 128
+        fma = bool(has("fma"))
+    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), vector, fma)
+
+
+@lru_cache(maxsize=1)
+def _initialise() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def versions() -> str:
+    """What else decides the code: this library and LLVM."""
+    return f"{__version__} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info}"
+
+
+def compile_object(rendered: Rendered, target: Target) -> bytes:
+    """Machine code, as an object file."""
+    try:
+        module = llvm.parse_assembly(f'target triple = "{target.triple}"\n{rendered.text}')
+        return target.machine().emit_object(module)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refused a kernel, which is a defect of this library: {error}") from error
+
+
+class CpuKernel:
+    """A compiled program for one float format on a CPU.
+
+    A batch smaller than half a vector runs as scalars: the same operations in the same order, hence the same bits.
+    """
+
+    def __init__(self, program: Program, bits: int, target: Target | None = None, cache: Cache | None = None):
+        self.program = program
+        self.target = target or host()
+        self.bits = bits
+        self.cache = cache or Cache()
+        self._lock = threading.Lock()
+        self._loaded: dict[bool, _Loaded] = {}
+
+    def loaded(self, scalar: bool) -> "_Loaded":
+        """The code for single environments or for vectors of them, compiled on first use."""
+        found = self._loaded.get(scalar)
+        if found is None:
+            with self._lock:
+                if scalar not in self._loaded:
+                    self._loaded[scalar] = _Loaded(self.program, self.target.lane(self.bits, scalar), self.target, self.cache)
+                found = self._loaded[scalar]
+        return found
+
+    def lanes(self, batch: int) -> int:
+        """Environments a vector that a batch of this size runs with."""
+        return 1 if batch <= self.scalar_up_to else self.target.vector // self.bits
+
+    @property
+    def scalar_up_to(self) -> int:
+        """The largest batch that runs faster as scalars."""
+        return 1
+
+    def launch(self, words: Sequence[int], batch: int, integers: Sequence[int]) -> None:
+        """Run over a batch.
+
+        Args:
+            words: three for each tensor: address, row stride, step stride.
+            batch: number of environments.
+            integers: the run-time integers, in the program's order.
+        """
+        code = self.loaded(self.lanes(batch) == 1)
+        arguments = (ctypes.c_int64 * (len(words) + len(integers) + 2))(*words, *integers, batch, 0)
+        size = code.workspace(self.program.integers, integers)
+        threads = min(torch.get_num_threads(), -(-batch // TILE)) if batch * code.cost > WORTHWHILE else 1
+        stride = batch if threads == 1 else max(1, batch // (threads * 8 * TILE)) * TILE
+        parts = iter(range(0, batch, stride))
+
+        def work() -> None:
+            space = torch.empty(size, dtype=torch.uint8)
+            for first in parts:  # threads take turns: next() of a range iterator is atomic
+                code.function(arguments, first, min(first + stride, batch), space.data_ptr())
+
+        if threads == 1:
+            work()
+            return
+        pool = _pool(os.getpid(), threads - 1)
+        futures = [pool.submit(work) for _ in range(threads - 1)]
+        work()
+        for future in futures:
+            future.result()
+
+
+class _Loaded:
+    """Machine code in memory."""
+
+    def __init__(self, program: Program, lane: Lane, target: Target, cache: Cache):
+        self.names = program.integers
+        self.lane = lane
+        self.cost = program.operations / lane.width
+        key = digest(program.digest, repr(lane), repr(target), versions())
+        entry = cache.get(key)
+        if entry is None:
+            rendered = render_cpu(program, lane)
+            entry = pack(rendered, compile_object(rendered, target))
+            cache.put(key, entry)
+        facts, code = unpack(entry)
+        self.elements: dict[str, int] = facts["workspace"]
+        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
+        self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self.engine.finalize_object()
+        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+        self.function = prototype(self.engine.get_function_address("kernel"))
+
+    def workspace(self, names: Sequence[str], integers: Sequence[int]) -> int:
+        """Bytes of workspace a thread."""
+        return workspace_elements(self.elements, names, integers) * self.lane.width * self.lane.bits // 8
+
+
+def workspace_elements(factors: dict[str, int], names: Sequence[str], integers: Sequence[int]) -> int:
+    """Elements of workspace a lane, given the run-time integers."""
+    return factors[""] + sum(factors.get(name, 0) * value for name, value in zip(names, integers, strict=True))
+
+
+def pack(rendered: Rendered, code: bytes) -> bytes:
+    """A cache entry: what launching needs to know, then machine code."""
+    return json.dumps({"workspace": rendered.workspace, "shared": rendered.shared}).encode() + b"\n" + code
+
+
+def unpack(entry: bytes) -> tuple[dict[str, Any], bytes]:
+    """The two parts of a cache entry."""
+    facts, _, code = entry.partition(b"\n")
+    return json.loads(facts), code
+
+
+@lru_cache(maxsize=4)
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of this process; a forked child gets its own."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="adjoin")

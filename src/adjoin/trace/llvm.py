@@ -1,0 +1,526 @@
+"""A program as LLVM IR, for a lane type: one renderer for CPU vectors and GPU threads.
+
+The two kernels differ only in their frame (a loop over blocks of environments, or a thread's place in the grid) and in
+how they reach memory (`memory.py`); everything between is the same walk over the plan.
+"""
+
+from dataclasses import dataclass
+
+from adjoin.trace import elementary
+from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, Expr
+from adjoin.trace.lanes import Lane, Writer
+from adjoin.trace.memory import WARP, Layout, Rows, Staged
+from adjoin.trace.plan import Loop, Plan
+from adjoin.trace.program import Program
+
+STACK = 4096  # scratch elements a lane that may lie on the stack; more go to the workspace
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The text of a kernel and what launching it needs.
+
+    Attributes:
+        text: LLVM IR of a function named `kernel`.
+        layout: of the argument array.
+        workspace: elements of workspace a lane: a fixed number under "", and for each run-time integer a factor.
+        shared: elements of shared memory a warp.
+    """
+
+    text: str
+    layout: Layout
+    workspace: dict[str, int]
+    shared: int
+
+
+def render_cpu(program: Program, lane: Lane) -> Rendered:
+    """The kernel `void kernel(words, first, last, workspace)` for a range of environments, in blocks of a vector."""
+    layout = Layout(len(program.inputs) + len(program.outputs), program.integers)
+    w = Writer(lane)
+    words = _words(w, layout, "ptr", "%words")
+    kernel = _Kernel(program, w, layout, words, memory := Rows(w, words))
+    batch = words[layout.batch]
+    w.line("  br label %blocks")
+    w.label("blocks")
+    w.line("  %first = phi i64 [ %begin, %entry ], [ %next, %NEXT ]")
+    patch = len(w.lines) - 1
+    w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
+    w.label("block")
+    memory.begin("%first", batch)
+    kernel.run()
+    w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
+    w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
+    w.label("done")
+    w.line("  ret void")
+    head = 'define void @kernel(ptr noalias %words, i64 %begin, i64 %end, ptr noalias %workspace) #0 {'
+    attributes = f'attributes #0 = {{ nounwind "min-legal-vector-width"="{max(128, lane.width * lane.bits)}" }}'
+    return kernel.finish(head, "", attributes)
+
+
+def render_gpu(program: Program, lane: Lane) -> Rendered:
+    """The kernel of one thread an environment; a warp shares its staging memory."""
+    layout = Layout(len(program.inputs) + len(program.outputs), program.integers)
+    w = Writer(lane)
+    words = _words(w, layout, "ptr", "%words")
+    kernel = _Kernel(program, w, layout, words, memory := Staged(w, words))
+    thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
+    lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
+    warp = w.emit(f"lshr i32 {thread}, 5")
+    block_start = w.emit(f"mul i64 {w.emit(f'zext i32 {block} to i64')}, {w.emit(f'zext i32 {size} to i64')}")
+    warp_start = w.emit(f"sub i32 {thread}, {lane_index}")
+    first = w.emit(f"add i64 {block_start}, {w.emit(f'zext i32 {warp_start} to i64')}")
+    batch = words[layout.batch]
+    outside = w.emit(f"icmp sge i64 {first}, {batch}")
+    w.line(f"  br i1 {outside}, label %done, label %inside")
+    w.label("inside")
+    rest = w.emit(f"sub i64 {w.emit(f'sub i64 {batch}, {first}')}, 1")
+    rest = w.intrinsic("llvm.smin.i64", "i64", ("i64", rest), ("i64", str(WARP)))
+    limit = w.emit(f"trunc i64 {rest} to i32")
+    offset = w.emit(f"mul i32 {warp}, SHARED")
+    patch = len(w.lines) - 1
+    base = w.emit(f"getelementptr {lane.scalar}, ptr addrspace(3) @shared, i32 {offset}")
+    memory.begin(lane_index, first, limit, base)
+    kernel.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
+    live = set(program.plan.order)
+    read = [i for i, nodes in enumerate(program.sources) if not live.isdisjoint(nodes)]
+    memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None])
+    kernel.run()
+    w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
+    w.line("  br label %done")
+    w.label("done")
+    w.line("  ret void")
+    head = f"define ptx_kernel void @kernel(ptr byval([{layout.words} x i64]) align 8 %words) #0 {{"
+    shared = f"@shared = external addrspace(3) global [0 x {lane.scalar}], align 16\n"
+    return kernel.finish(head, shared, "attributes #0 = { nounwind }\n!0 = !{}", memory.offset)
+
+
+def _words(w: Writer, layout: Layout, space: str, base: str) -> list[str]:
+    words = []
+    for i in range(layout.words):
+        pointer = w.emit(f"getelementptr i64, {space} {base}, i64 {i}")
+        words.append(w.emit(f"load i64, {space} {pointer}"))
+    return words
+
+
+class _Kernel:
+    """Walks a plan and writes its instructions."""
+
+    def __init__(self, program: Program, w: Writer, layout: Layout, words: list[str], memory: Rows | Staged):
+        self.program = program
+        self.w = w
+        self.layout = layout
+        self.words = words
+        self.memory = memory
+        self.thread = ""
+        self.allocations: list[str] = []
+        self.on_stack = 0
+        self.workspace: dict[str, int] = {"": 0}
+        self.outputs: dict[Expr, list[int]] = {}
+        self.uniform: set[Expr] = set()
+        self.read = _streams_read(program.plan)
+        for i, (slot, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
+            if slot.length is not None:
+                self.outputs.setdefault(nodes[0], []).append(i)
+
+    def finish(self, head: str, globals_: str, tail: str, shared: int = 0) -> Rendered:
+        lines = [*sorted(self.w.declarations), globals_, head, "entry:", *self.allocations, *self.w.lines, "}", tail]
+        return Rendered("\n".join(lines), self.layout, self.workspace, shared)
+
+    def run(self) -> None:
+        """The whole program for one block: compute, and write each piece of an output once it is complete."""
+        plan = self.program.plan
+        place = {node: i for i, node in enumerate(plan.order)}
+        due: dict[int, list[tuple[int, int, int]]] = {}
+        for i, (slot, nodes) in enumerate(zip(self.program.outputs, self.program.targets, strict=True)):
+            if slot.length is None:
+                for start, count in self.memory.chunks(slot):
+                    last = max(place[node] for node in nodes[start : start + count])
+                    due.setdefault(last, []).append((i, start, count))
+        values: dict[Expr, str] = {}
+        self.region(plan, values, due)
+
+    def region(self, plan: Plan, values: dict[Expr, str], due: dict[int, list[tuple[int, int, int]]]) -> None:
+        fused = _fused(plan)
+        skipped = {product for product, *_ in fused.values()}
+        pairs: dict[Expr, tuple[str, str]] = {}
+        complete = _overwritten(plan)
+        columns: dict[int, set[int]] = {}
+        for node in plan.order:
+            if node.op == "input":
+                columns.setdefault(node.data[0], set()).add(node.data[1])
+        for position, node in enumerate(plan.order):
+            if node in values or node in skipped:
+                pass
+            elif node in fused:
+                values[node] = self.fma(*fused[node], values)
+            elif node.op == "input":
+                self.read_row(node, columns[node.data[0]], values)
+            elif node.op in ("sin", "cos"):
+                argument = node.args[0]
+                if argument not in pairs:
+                    pairs[argument] = elementary.sincos(self.w, values[argument])
+                values[node] = pairs[argument][node.op == "cos"]
+            elif node.op == "scratch":
+                values[node] = self.scratch(node, node not in complete)
+            elif node.op == "scan":
+                self.scan(node, plan.loops[node], values)
+            elif node.kind != STREAM and node.op != "get":
+                values[node] = self.instruction(node, values)
+            for output, start, count in due.get(position, ()):
+                slot, nodes = self.program.outputs[output], self.program.targets[output]
+                chunk = [values[node] for node in nodes[start : start + count]]
+                self.memory.store(len(self.program.inputs) + output, slot, start, chunk, None)
+
+    # Straight-line code ---------------------------------------------------------------------------------------------
+
+    def read_row(self, node: Expr, columns: set[int], values: dict[Expr, str]) -> None:
+        tensor, column = node.data
+        found = self.memory.load(tensor, self.program.inputs[tensor], {column}, None)
+        nodes = self.program.sources[tensor]
+        for other, operand in found.items():
+            if other in columns:
+                values.setdefault(nodes[other], operand)
+
+    def fma(self, product: Expr, other: Expr, negate_product: bool, negate_other: bool, values: dict[Expr, str]) -> str:
+        a, b = values[product.args[0]], values[product.args[1]]
+        c = values[other]
+        if negate_product:
+            a = self.w.neg(a)
+        return self.w.fma(a, b, self.w.neg(c) if negate_other else c)
+
+    def instruction(self, node: Expr, values: dict[Expr, str]) -> str:
+        w, op = self.w, node.op
+        if op == "const":
+            return w.const(node.value)
+        if op == "boolean":
+            return w.splat("i1", "true" if node.data else "false")
+        if op in ("integer", "length") or node.kind == INT or (node.args and node.args[0].kind == INT):
+            return self.integer(node, values)
+        if op in ("load", "store"):
+            return self.access(node, values)
+        args = [values[arg] for arg in node.args]
+        if op in ("add", "sub", "mul", "div", "neg", "abs", "sqrt"):
+            return getattr(w, op)(*args)
+        if op in ("lt", "le", "eq", "ne"):
+            return w.compare(op, *args)
+        if op in ("and", "or"):
+            return w.logic(op, *args)
+        if op == "not":
+            return w.logic("xor", args[0], w.splat("i1", "true"))
+        if op == "select":
+            kind = w.lane.bool if node.kind == BOOL else w.lane.float
+            return w.emit(f"select {w.lane.bool} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
+        if op in ("min", "max"):
+            return self.extremum(node, *args)
+        if op == "sign":
+            # Zeros and NaN pass through.
+            unit = w.copysign(w.const(1.0), args[0])
+            return w.select(w.compare("lt", w.const(0.0), w.abs(args[0])), unit, args[0])
+        return getattr(elementary, op)(w, *args)
+
+    def extremum(self, node: Expr, a: str, b: str) -> str:
+        """The first form is one instruction and keeps a NaN in b; one in a needs a second look."""
+        w = self.w
+        if node.args[1].op == "const":
+            a, b = b, a
+        taken = w.compare("lt", a, b) if node.op == "min" else w.compare("lt", b, a)
+        result = w.select(taken, a, b)
+        if "const" in (node.args[0].op, node.args[1].op):
+            return result
+        return w.select(w.compare("ne", a, a), a, result)
+
+    # Integers: i32, one for all lanes where they cannot differ --------------------------------------------------------
+
+    def integer(self, node: Expr, values: dict[Expr, str]) -> str:
+        w, lane = self.w, self.w.lane
+        if node.op == "integer":
+            self.uniform.add(node)
+            return str(node.data)
+        if node.op == "length":
+            self.uniform.add(node)
+            return w.emit(f"trunc i64 {self.words[self.layout.integer(node.data)]} to i32")
+        if node.op == "to_index":
+            kind = lane.vector("i32")
+            suffix = kind if lane.width == 1 else f"v{lane.width}i32"
+            name = f"llvm.fptosi.sat.{suffix}.{lane.suffix}"
+            return w.intrinsic(name, kind, (lane.float, values[node.args[0]]))
+        uniform = all(arg in self.uniform for arg in node.args) or lane.width == 1
+        kind = "i32" if uniform else lane.vector("i32")
+        args = [values[arg] if uniform or arg not in self.uniform else self.spread(values[arg]) for arg in node.args]
+        if node.op == "to_float":
+            scalar = w.emit(f"sitofp {kind} {args[0]} to {lane.scalar if uniform else lane.float}")
+            return self.spread_float(scalar) if uniform else scalar
+        if node.kind == INT:
+            if uniform:
+                self.uniform.add(node)
+            if node.op in ("min", "max"):
+                suffix = kind if uniform else f"v{lane.width}i32"
+                return w.intrinsic(f"llvm.s{node.op}.{suffix}", kind, (kind, args[0]), (kind, args[1]))
+            return w.emit(f"{node.op} {kind} {args[0]}, {args[1]}")
+        relation = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne"}[node.op]
+        result = w.emit(f"icmp {relation} {kind} {args[0]}, {args[1]}")
+        return self.spread(result, "i1") if uniform else result
+
+    def spread(self, operand: str, scalar: str = "i32") -> str:
+        """One integer or condition, in every lane."""
+        w, width = self.w, self.w.lane.width
+        if width == 1:
+            return operand
+        kind = w.lane.vector(scalar)
+        single = w.emit(f"insertelement {kind} poison, {scalar} {operand}, i64 0")
+        return w.emit(f"shufflevector {kind} {single}, {kind} poison, <{width} x i32> zeroinitializer")
+
+    def spread_float(self, operand: str) -> str:
+        """One float, in every lane."""
+        return self.spread(operand, self.w.lane.scalar)
+
+    # Scratch memory ---------------------------------------------------------------------------------------------------
+
+    def scratch(self, node: Expr, clear: bool) -> str:
+        w, lane = self.w, self.w.lane
+        pointer = self.allocate(node.width)
+        if clear:
+            name = w.name()[1:]
+            w.line(f"  br label %{name}")
+            before = w.block
+            w.label(name)
+            w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
+            place = w.emit(f"getelementptr {lane.float}, ptr {pointer}, i64 %{name}.i")
+            w.line(f"  store {lane.float} zeroinitializer, ptr {place}")
+            w.line(f"  %{name}.n = add i64 %{name}.i, 1")
+            w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {node.width}")
+            w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
+            w.label(f"{name}.e")
+        return pointer
+
+    def allocate(self, elements: int) -> str:
+        """Stack memory for so many elements a lane, reused by every block and every iteration."""
+        name = f"%stack{len(self.allocations)}"
+        size = self.w.lane.width * self.w.lane.bits // 8
+        self.allocations.append(f"  {name} = alloca [{elements} x {self.w.lane.float}], align {min(64, size)}")
+        self.on_stack += elements
+        return name
+
+    def access(self, node: Expr, values: dict[Expr, str]) -> str:
+        w, lane = self.w, self.w.lane
+        array, index = node.args[:2]
+        base = values[array]
+        if index in self.uniform or lane.width == 1:
+            clamped = values[index] if index.op == "integer" else self.clamp(values[index], array.width, "i32")
+            place = w.emit(f"getelementptr {lane.float}, ptr {base}, i32 {clamped}")
+            if node.op == "load":
+                return w.emit(f"load {lane.float}, ptr {place}")
+            w.line(f"  store {lane.float} {values[node.args[2]]}, ptr {place}")
+            return base
+        # Each lane has its own index: element index * width + lane of an array of scalars.
+        kind = lane.vector("i32")
+        clamped = self.clamp(values[index], array.width, kind)
+        scaled = w.emit(f"mul {kind} {clamped}, splat (i32 {lane.width})")
+        lanes = ", ".join(f"i32 {i}" for i in range(lane.width))
+        offsets = w.emit(f"add {kind} {scaled}, <{lanes}>")
+        loaded = "poison"
+        for i in range(lane.width):
+            offset = w.emit(f"extractelement {kind} {offsets}, i64 {i}")
+            place = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i32 {offset}")
+            if node.op == "load":
+                element = w.emit(f"load {lane.scalar}, ptr {place}")
+                loaded = w.emit(f"insertelement {lane.float} {loaded}, {lane.scalar} {element}, i64 {i}")
+            else:
+                element = w.emit(f"extractelement {lane.float} {values[node.args[2]]}, i64 {i}")
+                w.line(f"  store {lane.scalar} {element}, ptr {place}")
+        return loaded if node.op == "load" else base
+
+    def clamp(self, operand: str, size: int, kind: str) -> str:
+        w = self.w
+        suffix = kind if kind == "i32" else f"v{w.lane.width}i32"
+        low, high = ("0", str(size - 1)) if kind == "i32" else ("zeroinitializer", f"splat (i32 {size - 1})")
+        above = w.intrinsic(f"llvm.smax.{suffix}", kind, (kind, operand), (kind, low))
+        return w.intrinsic(f"llvm.smin.{suffix}", kind, (kind, above), (kind, high))
+
+    # Loops ------------------------------------------------------------------------------------------------------------
+
+    def scan(self, node: Expr, loop: Loop, values: dict[Expr, str]) -> None:
+        w, lane, body = self.w, self.w.lane, loop.body
+        initial, captured, streams, _ = loop.arguments(node)
+        kinds = {FLOAT: lane.float, BOOL: lane.bool}
+        count = self.count(body.length)
+        label, before = w.name()[1:], w.block
+        w.line(f"  br label %{label}")
+        w.label(label)
+        w.line(f"  %{label}.i = phi i64 [ 0, %{before} ], [ %{label}.n, %LATCH ]")
+        inside: dict[Expr, str] = {}
+        phis = []
+        for i, value in zip(loop.carry, initial, strict=True):
+            parameter = body.carry[i]
+            if parameter.kind == ARRAY:
+                inside[parameter] = values[value]
+            else:
+                phis.append((len(w.lines), i, w.name(), values[value]))
+                inside[parameter] = phis[-1][2]
+                w.line("")
+        patch = len(w.lines)
+        w.line(f"  %{label}.m = icmp slt i64 %{label}.i, {count}")
+        w.line(f"  br i1 %{label}.m, label %{label}.b, label %{label}.e")
+        w.label(f"{label}.b")
+        step = f"%{label}.i"
+        if body.reverse:
+            step = w.emit(f"sub i64 {w.emit(f'sub i64 {count}, 1')}, {step}")
+        inside[body.counter] = w.emit(f"trunc i64 {step} to i32")
+        self.uniform.add(body.counter)
+        for i, value in zip(loop.captures, captured, strict=True):
+            inside[body.captures[i]] = values[value]
+            if value in self.uniform:
+                self.uniform.add(body.captures[i])
+        used = set(loop.plan.order)
+        for i, stream in zip(loop.streams, streams, strict=True):
+            self.read_step(stream, body.steps[i], used, step, inside, values)
+        self.region(loop.plan, inside, {})
+        for i in loop.outputs:
+            operands = [inside[value] for value in body.outputs[i]]
+            self.write_step(node, len(body.results) + i, operands, step, values)
+        w.line(f"  %{label}.n = add i64 %{label}.i, 1")
+        w.line(f"  br label %{label}")
+        latch = w.block
+        for line, i, name, first in phis:
+            kind, following = kinds[body.carry[i].kind], inside[body.results[i]]
+            w.lines[line] = f"  {name} = phi {kind} [ {first}, %{before} ], [ {following}, %{latch} ]"
+        head = patch - len(phis) - 1
+        w.lines[head] = w.lines[head].replace("%LATCH", f"%{latch}")
+        w.label(f"{label}.e")
+        for i in loop.carry:
+            get = node.graph.find("get", (node,), i)
+            if get is not None:
+                values[get] = inside[body.carry[i]]
+
+    def count(self, length: int | str) -> str:
+        return str(length) if isinstance(length, int) else self.words[self.layout.integer(length)]
+
+    def buffer(self, stream: Expr, values: dict[Expr, str]) -> str:
+        """The memory that holds a stream between the scan that makes it and those that read it."""
+        if stream not in values:
+            length = stream.args[0].data.length
+            if isinstance(length, int) and self.on_stack + length * stream.width <= STACK:
+                values[stream] = self.allocate(max(1, length * stream.width))
+            else:
+                key, factor = ("", length) if isinstance(length, int) else (length, 1)
+                values[stream] = f"workspace {self.offset()}"
+                self.workspace[key] = self.workspace.get(key, 0) + factor * stream.width
+        return values[stream]
+
+    def offset(self) -> str:
+        """Where the workspace given out so far ends, as code at the start of the kernel."""
+        total = str(self.workspace[""])
+        for name, factor in self.workspace.items():
+            if name:
+                base = f"%space{len(self.allocations)}"
+                self.allocations.append(f"  {base}.p = getelementptr i64, ptr %words, i64 {self.layout.integer(name)}")
+                self.allocations.append(f"  {base}.v = load i64, ptr {base}.p")
+                self.allocations.append(f"  {base}.f = mul i64 {base}.v, {factor}")
+                self.allocations.append(f"  {base} = add i64 {base}.f, {total}")
+                total = base
+        return total
+
+    def place(self, buffer: str, index: str) -> str:
+        """The address of an element of a buffer; `index` is an i64 operand."""
+        w, lane = self.w, self.w.lane
+        if not buffer.startswith("workspace "):
+            return w.emit(f"getelementptr {lane.float}, ptr {buffer}, i64 {index}")
+        index = w.emit(f"add i64 {index}, {buffer.split()[1]}")
+        if not self.thread:
+            return w.emit(f"getelementptr {lane.float}, ptr %workspace, i64 {index}")
+        # Neighbouring threads hold the same element side by side.
+        batch = self.words[self.layout.batch]
+        index = w.emit(f"add i64 {w.emit(f'mul i64 {index}, {self.padded(batch)}')}, {self.thread}")
+        base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
+        return w.emit(f"getelementptr {lane.float}, ptr addrspace(1) {base}, i64 {index}")
+
+    def padded(self, batch: str) -> str:
+        """The batch rounded up to whole warps: every thread of the last warp has a column of its own."""
+        w = self.w
+        return w.emit(f"and i64 {w.emit(f'add i64 {batch}, {WARP - 1}')}, {-WARP}")
+
+    def read_step(
+        self, stream: Expr, step_nodes: list[Expr], used: set[Expr], step: str, inside: dict, values: dict[Expr, str]
+    ) -> None:
+        columns = {i for i, node in enumerate(step_nodes) if node in used}
+        if stream.op == "stream":
+            tensor = stream.data[0]
+            found = self.memory.load(tensor, self.program.inputs[tensor], columns, step)
+            inside.update({step_nodes[i]: found[i] for i in columns})
+            return
+        buffer = self.buffer(stream, values)
+        first = self.w.emit(f"mul i64 {step}, {stream.width}")
+        for i in sorted(columns):
+            place = self.place(buffer, self.w.emit(f"add i64 {first}, {i}"))
+            inside[step_nodes[i]] = self.w.emit(f"load {self.w.lane.float}, {self.space(buffer)} {place}")
+
+    def write_step(self, node: Expr, position: int, operands: list[str], step: str, values: dict[Expr, str]) -> None:
+        stream = node.graph.find("get", (node,), position)
+        assert stream is not None, "a live output has a reader"
+        for output in self.outputs.get(stream, ()):
+            slot = self.program.outputs[output]
+            for start, count in self.memory.chunks(slot):
+                tensor = len(self.program.inputs) + output
+                self.memory.store(tensor, slot, start, operands[start : start + count], step)
+        if stream in self.read:
+            buffer = self.buffer(stream, values)
+            first = self.w.emit(f"mul i64 {step}, {stream.width}")
+            for i, operand in enumerate(operands):
+                place = self.place(buffer, self.w.emit(f"add i64 {first}, {i}"))
+                self.w.line(f"  store {self.w.lane.float} {operand}, {self.space(buffer)} {place}")
+
+    def space(self, buffer: str) -> str:
+        return "ptr addrspace(1)" if self.thread and buffer.startswith("workspace ") else "ptr"
+
+
+def _streams_read(plan: Plan) -> set[Expr]:
+    """The streams that some scan reads."""
+    found: set[Expr] = set()
+    for node, loop in plan.loops.items():
+        found.update(loop.arguments(node)[2])
+        found |= _streams_read(loop.plan)
+    return found
+
+
+def _fused(plan: Plan) -> dict[Expr, tuple[Expr, Expr, bool, bool]]:
+    """Sums that take in a product nobody else reads: node -> (product, other, product negated, other negated)."""
+    uses: dict[Expr, int] = {}
+    for node in plan.order:
+        if node.op == "scan":
+            for part in plan.loops[node].arguments(node)[:3]:
+                for arg in part:
+                    uses[arg] = uses.get(arg, 0) + 1
+        else:
+            for arg in node.args[:3]:
+                uses[arg] = uses.get(arg, 0) + 1
+    for target in plan.targets:
+        uses[target] = uses.get(target, 0) + 1
+    fused: dict[Expr, tuple[Expr, Expr, bool, bool]] = {}
+    for node in plan.order:
+        if node.op in ("add", "sub") and node.kind == FLOAT:
+            a, b = node.args
+            subtract = node.op == "sub"
+            if b.op == "mul" and uses[b] == 1:
+                fused[node] = (b, a, subtract, False)
+            elif a.op == "mul" and uses[a] == 1:
+                fused[node] = (a, b, False, subtract)
+    return fused
+
+
+def _overwritten(plan: Plan) -> set[Expr]:
+    """Scratch arrays every element of which is stored before anything is loaded: they need not be cleared."""
+    following = {node.args[0]: node for node in plan.order if node.op == "store"}
+    loaded = {node.args[0] for node in plan.order if node.op == "load"}
+    for node, loop in plan.loops.items():
+        loaded.update(arg for part in loop.arguments(node)[:2] for arg in part if arg.kind == ARRAY)
+    complete = set()
+    for node in plan.order:
+        if node.op == "scratch":
+            written: set[int] = set()
+            version = node
+            while version in following and version not in loaded and following[version].args[1].op == "integer":
+                version = following[version]
+                written.add(version.args[1].data)
+            if len(written) == node.width:
+                complete.add(node)
+    return complete

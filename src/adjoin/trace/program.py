@@ -1,0 +1,285 @@
+"""A traced function: a graph, its named inputs and its outputs, for one environment."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from adjoin.errors import TraceError
+from adjoin.trace import tree
+from adjoin.trace.adjoint import copy, pullback, pushforward
+from adjoin.trace.control import Scratch, Stream
+from adjoin.trace.graph import BOOL, FLOAT, INT, STREAM, Expr, Graph, select
+from adjoin.trace.plan import Loop, Plan, make_plan
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor that a kernel reads or writes.
+
+    Attributes:
+        name: how the caller knows it.
+        shape: shape for one environment, and of a stream one step.
+        length: None, or of a stream the number of steps, or the name of the run-time integer that holds it.
+        shared: of an input: one value for the whole batch. Of an output: summed over the batch.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    length: int | str | None = None
+    shared: bool = False
+
+    @property
+    def size(self) -> int:
+        """Scalars an environment (and step)."""
+        return int(np.prod(self.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A closed description of one kernel; never changed once made.
+
+    Attributes:
+        name: for messages and symbol names.
+        graph: the nodes.
+        inputs: the tensors it reads.
+        integers: names of the run-time integers it takes.
+        sources: for each input its nodes, or of a stream its one node.
+        outputs: the tensors it writes.
+        targets: for each output its nodes, or of a stream its one node.
+    """
+
+    name: str
+    graph: Graph
+    inputs: tuple[Slot, ...]
+    integers: tuple[str, ...]
+    sources: tuple[list[Expr], ...]
+    outputs: tuple[Slot, ...]
+    targets: tuple[list[Expr], ...]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What to compute and in which order."""
+        return make_plan([node for target in self.targets for node in target])
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that decides what the kernel computes."""
+        text = [repr((self.inputs, self.outputs, self.integers))]
+        numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate(sum(self.sources, []))}
+        _describe(self.plan, numbers, text)
+        return hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+    @cached_property
+    def operations(self) -> int:
+        """Live arithmetic nodes; those of a loop's body count once."""
+        return _count(self.plan)
+
+    def vjp(self, wanted: Sequence[bool]) -> tuple["Program", list[int]]:
+        """The program of the vector-Jacobian product.
+
+        Args:
+            wanted: for each input, whether its gradient is wanted.
+
+        Returns:
+            A program of the inputs and one cotangent an output, and the positions of the inputs whose gradients it
+            gives; a wanted input that is missing there has no influence on any output.
+        """
+        graph, mapping, sources = self._again()
+        targets = [copy(target, mapping, graph) for target in self.targets]
+        slots, cotangents = [], []
+        for i, (slot, target) in enumerate(zip(self.outputs, targets, strict=True)):
+            slots.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
+            cotangents.append(_nodes(graph, slots[-1], len(self.inputs) + i))
+            if not slot.length:
+                target[:] = [node if node.kind == FLOAT else graph.const(0.0) for node in target]
+        seeds = [pair for t, c in zip(targets, cotangents, strict=True) for pair in zip(t, c, strict=True)]
+        on = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+        found = iter(pullback(graph, seeds, [node for i in on for node in sources[i]]))
+        given, outputs, gradients = [], [], []
+        for i in on:
+            gradient = [next(found) for _ in sources[i]]
+            if any(node is not None for node in gradient):
+                given.append(i)
+                slot = self.inputs[i]
+                outputs.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
+                gradients.append([graph.const(0.0) if node is None else node for node in gradient])
+        program = Program(
+            f"{self.name}_vjp",
+            graph,
+            (*self.inputs, *slots),
+            self.integers,
+            (*sources, *cotangents),
+            tuple(outputs),
+            tuple(gradients),
+        )
+        return program, given
+
+    def jvp(self, moved: Sequence[bool]) -> tuple["Program", list[int]]:
+        """The program of the Jacobian-vector product.
+
+        Args:
+            moved: for each input, whether it has a tangent.
+
+        Returns:
+            A program of the inputs and one tangent for each moved input, and the positions of the outputs whose
+            tangents it gives; the others' are zero.
+        """
+        graph, mapping, sources = self._again()
+        tangents: dict[Expr, Expr] = {}
+        slots, nodes = [], []
+        for i, slot in enumerate(self.inputs):
+            if moved[i]:
+                slots.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
+                nodes.append(_nodes(graph, slots[-1], len(self.inputs) + len(nodes)))
+                tangents.update(zip(self.sources[i], nodes[-1], strict=True))
+        given, outputs, targets = [], [], []
+        for i, (slot, target) in enumerate(zip(self.outputs, self.targets, strict=True)):
+            moving = [tangent for _, tangent in pushforward(target, mapping, tangents, graph)]
+            if any(tangent is not None for tangent in moving):
+                given.append(i)
+                outputs.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
+                targets.append([graph.const(0.0) if tangent is None else tangent for tangent in moving])
+        program = Program(
+            f"{self.name}_jvp",
+            graph,
+            (*self.inputs, *slots),
+            self.integers,
+            (*sources, *nodes),
+            tuple(outputs),
+            tuple(targets),
+        )
+        return program, given
+
+    def with_shared(self, shared: Sequence[bool]) -> "Program":
+        """The same program with some inputs read once for the whole batch."""
+        if tuple(shared) == tuple(slot.shared for slot in self.inputs):
+            return self
+        inputs = tuple(
+            Slot(slot.name, slot.shape, slot.length, is_shared)
+            for slot, is_shared in zip(self.inputs, shared, strict=True)
+        )
+        return Program(self.name, self.graph, inputs, self.integers, self.sources, self.outputs, self.targets)
+
+    def _again(self) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
+        """A new graph with the same inputs, and where each input went."""
+        graph = Graph()
+        sources = [_nodes(graph, slot, i) for i, slot in enumerate(self.inputs)]
+        return graph, dict(zip(sum(self.sources, []), sum(sources, []), strict=True)), sources
+
+
+def trace(name: str, function: Callable[..., Any], inputs: Sequence[Slot], integers: Sequence[str] = ()) -> tuple[Program, Any]:
+    """Run a function on symbolic scalars.
+
+    Args:
+        name: for messages.
+        function: called with one keyword argument an input: an object array of its shape, a bare scalar for the shape
+            (), a Stream of such for a stream; and an integer for each name in `integers`.
+        inputs: what it takes.
+        integers: run-time integers it takes: trip counts.
+
+    Returns:
+        The program, and an example of the structure that the function returned, made of output numbers.
+    """
+    graph = Graph()
+    sources = [_nodes(graph, slot, i) for i, slot in enumerate(inputs)]
+    arguments: dict[str, Any] = {}
+    for slot, nodes in zip(inputs, sources, strict=True):
+        if slot.length is None:
+            arguments[slot.name] = _shaped(nodes, slot.shape)
+        else:
+            element = _shaped([graph.const(0.0)] * slot.size, slot.shape)
+            arguments[slot.name] = Stream(nodes[0], slot.length, element)
+    for integer in integers:
+        arguments[integer] = graph.node("length", (), integer, INT)
+    returned = function(**arguments)
+    graph_outputs: list[Slot] = []
+    targets: list[list[Expr]] = []
+
+    def collect(value: Any, label: str) -> Any:
+        if isinstance(value, dict):
+            return {key: collect(part, str(key)) for key, part in value.items()}
+        if isinstance(value, tuple):
+            parts = [collect(part, f"{label}{i}") for i, part in enumerate(value)]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if value is None:
+            raise TraceError(f"'{name}' returned None; return the traced values it computes")
+        if isinstance(value, Stream):
+            shape = np.shape(value.element)
+            graph_outputs.append(Slot(label, tuple(shape), value.length))
+            targets.append([value.source])
+        else:
+            if isinstance(value, Scratch):
+                raise TraceError(f"'{name}' returned a scratch array; return its elements")
+            array = np.array(value, dtype=object)
+            nodes = [_number(graph.lift(node)) for node in array.ravel().tolist()]
+            graph_outputs.append(Slot(label, array.shape))
+            targets.append(nodes)
+        return len(targets) - 1
+
+    structure = collect(returned, "out")
+    lengths = [slot.length for slot in inputs if isinstance(slot.length, str)]
+    names = tuple(dict.fromkeys([*integers, *lengths]))
+    program = Program(name, graph, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets))
+    return program, structure
+
+
+def _number(node: Expr) -> Expr:
+    """What leaves a kernel is a float: conditions become 0 or 1."""
+    if node.kind == BOOL:
+        return select(node, 1.0, 0.0)
+    if node.kind == INT:
+        return node.graph.node("to_float", (node,))
+    return node
+
+
+def _nodes(graph: Graph, slot: Slot, position: int) -> list[Expr]:
+    if slot.length is None:
+        return [graph.fresh("input", (), (position, i)) for i in range(slot.size)]
+    stream = graph.fresh("stream", (), (position, slot.length), STREAM)
+    stream.width = slot.size
+    return [stream]
+
+
+def _shaped(nodes: list[Expr], shape: tuple[int, ...]) -> Any:
+    if shape == ():
+        return nodes[0]
+    array = np.empty(len(nodes), dtype=object)
+    array[:] = nodes
+    return array.reshape(shape)
+
+
+def _describe(plan: Plan, numbers: dict[Expr, int], text: list[str]) -> None:
+    """Append a canonical description: nodes by their place in the order, loops with their bodies inside."""
+    for node in plan.order:
+        if node in numbers:
+            continue
+        number = numbers[node] = len(numbers)
+        if node.op == "scan":
+            loop = plan.loops[node]
+            arguments = [numbers[arg] for part in loop.arguments(node)[:3] for arg in part]
+            text.append(f"scan {number} {arguments} {loop.body.length} {loop.body.reverse} {loop.carry} {loop.outputs}")
+            _describe_body(loop, numbers, text)
+        elif node.op == "get":
+            text.append(f"get {numbers[node.args[0]]} {node.data}")
+        else:
+            args = " ".join([str(numbers[arg]) for arg in node.args[:3]])
+            data = "" if node.data is None else repr(node.data)
+            text.append(f"{node.op} {node.width if node.op == 'scratch' else ''} {args} {data}")
+    text.append(str([numbers[target] for target in plan.targets]))
+
+
+def _describe_body(loop: Loop, outer: dict[Expr, int], text: list[str]) -> None:
+    body = loop.body
+    parameters = [body.counter, *[body.carry[i] for i in loop.carry], *[body.captures[i] for i in loop.captures]]
+    parameters += [parameter for i in loop.streams for parameter in body.steps[i]]
+    _describe(loop.plan, {parameter: -1 - i for i, parameter in enumerate(parameters)}, text)
+    text.append("end")
+
+
+def _count(plan: Plan) -> int:
+    plain = sum(1 for node in plan.order if node.args and node.op not in ("get", "scan"))
+    return plain + sum(_count(loop.plan) for loop in plan.loops.values())
