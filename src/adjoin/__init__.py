@@ -1,3 +1,39 @@
 """Differentiable simulation of articulated bodies for PyTorch."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adjoin import robots
+    from adjoin.io.load import load
+    from adjoin.io.store import save
+    from adjoin.io.urdf_write import to_urdf
+    from adjoin.model.compose import forest
+    from adjoin.model.model import Model
+
 __version__ = "0.1.0"
+
+__all__ = ["Model", "forest", "load", "robots", "save", "to_urdf"]
+
+# Loaded when first asked for, so that importing the package costs nothing that is not used.
+_HOMES = {
+    "Model": "adjoin.model.model",
+    "forest": "adjoin.model.compose",
+    "load": "adjoin.io.load",
+    "robots": "adjoin.robots",
+    "save": "adjoin.io.store",
+    "to_urdf": "adjoin.io.urdf_write",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
+    module = importlib.import_module(_HOMES[name])
+    value = module if name == "robots" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -54,7 +54,18 @@ def test_axis_angle_rpy_and_quaternions_agree():
         assert torch.allclose(as_tensor(rotation.from_quaternion(rotation.to_quaternion(m))), as_tensor(m), atol=1e-14)
 
 
-@pytest.mark.parametrize("rpy", [(0, 0, 0), (math.pi, 0, 0), (0, math.pi / 2, 0), (0.3, -math.pi / 2, 0.2), (0, 0, math.pi)])
+@pytest.mark.parametrize(
+    "rpy",
+    [
+        (0, 0, 0),
+        (math.pi, 0, 0),
+        (0, math.pi / 2, 0),
+        (0.3, -math.pi / 2, 0.2),
+        (0.3, 1.57079632679, 0.2),
+        (-1.1, -1.570796, 2.0),
+        (0, 0, math.pi),
+    ],
+)
 def test_rpy_survives_gimbal_lock_and_half_turns(rpy):
     m = rotation.from_rpy(*rpy)
     assert torch.allclose(as_tensor(rotation.from_rpy(*rotation.to_rpy(m))), as_tensor(m), atol=1e-15)

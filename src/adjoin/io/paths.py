@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from adjoin.errors import ModelError
 from adjoin.io.xml import Element
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -33,13 +32,14 @@ class Files:
     allowed: Sequence[Path] = ()
     _read: int = 0
 
-    def resolve(self, address: str, element: Element, folder: Path | None = None) -> Path:
+    def resolve(self, address: str, element: Element, folder: Path | None = None, hint: str = "") -> Path:
         """The existing file that an address in the robot file means.
 
         Args:
             address: a relative path, or package://name/path.
             element: where it stands, for messages.
             folder: what it is relative to, if not the robot file's folder.
+            hint: what else the caller could do, for messages.
 
         Raises:
             ModelError: if it is missing, of a kind that is refused, or outside the folders that are allowed.
@@ -48,16 +48,18 @@ class Files:
             element.fail("a file name must be without null characters and have at most 4000")
         package = re.match(r"package:/{2,}([^/]+)/(.+)", address)
         if package:
-            root = self._package(package[1], element)
-            return self._inside(root / unquote(package[2]), [root, *self.allowed], address, element)
+            root = self._package(package[1], element, hint)
+            return self._inside(root / unquote(package[2]), [root, *self.allowed], address, element, hint)
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address):
             scheme = address.split(":", 1)[0]
             element.fail(f"file {address!r}: {scheme}: addresses are refused; use a relative path or package://")
         base = folder or self.folder
         if base is None:
-            element.fail(f"file {address!r}: the robot was given as text; pass folder= to say where its files are")
+            element.fail(
+                f"file {address!r}: the robot was given as text; pass folder= to say where its files are{hint}"
+            )
         roots = [self.folder or base, *self.allowed]
-        return self._inside(base / address.replace("\\", "/"), roots, address, element)
+        return self._inside(base / address.replace("\\", "/"), roots, address, element, hint)
 
     def read(self, path: Path, element: Element, limit: int = MAX_FILE_BYTES) -> bytes:
         """The bytes of a file that `resolve` gave."""
@@ -72,18 +74,17 @@ class Files:
         except OSError as error:
             element.fail(f"file {path.name!r} cannot be read: {error.strerror}")
 
-    def _package(self, name: str, element: Element) -> Path:
+    def _package(self, name: str, element: Element, hint: str) -> Path:
         if name in self.packages:
             return Path(self.packages[name])
         # A ROS package is a folder of that name with a package.xml in it; the robot file usually lies inside.
-        for ancestor in list((self.folder or Path()).resolve().parents)[:6] + [(self.folder or Path()).resolve()]:
+        home = (self.folder or Path()).resolve()
+        for ancestor in [home, *home.parents][:6]:
             if ancestor.name == name and (ancestor / "package.xml").is_file():
                 return ancestor
-        element.fail(
-            f"package {name!r} was not found; pass packages={{{name!r}: 'folder'}}, or meshes='ignore' to do without"
-        )
+        element.fail(f"package {name!r} was not found; pass packages={{{name!r}: folder}}{hint}")
 
-    def _inside(self, path: Path, roots: Sequence[Path], address: str, element: Element) -> Path:
+    def _inside(self, path: Path, roots: Sequence[Path], address: str, element: Element, hint: str) -> Path:
         try:
             real = Path(os.path.realpath(path, strict=False))
             inside = any(real.is_relative_to(os.path.realpath(root)) for root in roots)
@@ -91,7 +92,7 @@ class Files:
         except (OSError, ValueError):
             element.fail(f"file {address!r} is not a usable path")
         if not inside:
-            element.fail(f"file {address!r} is outside the robot's folder; pass allow=[folder] to permit it")
+            element.fail(f"file {address!r} is outside the robot's folder; pass allow=[folder] to permit it{hint}")
         if not exists:
-            element.fail(f"file {address!r} does not exist")
+            element.fail(f"file {address!r} does not exist{hint}")
         return real

@@ -9,7 +9,7 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from adjoin.errors import ModelError
-from adjoin.model.description import Where
+from adjoin.model.description import MAX_NUMBER, Where
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
@@ -72,28 +72,30 @@ class Element:
             self.fail(f"{attribute}={value!r} has surrounding space or characters that do not print")
         return value
 
-    def numbers(self, attribute: str, count: int, default: tuple[float, ...] | None = None) -> tuple[float, ...]:
-        """Exactly `count` finite decimal numbers, separated by space."""
+    def numbers(
+        self, attribute: str, count: int, default: tuple[float, ...] | None = None, largest: float = MAX_NUMBER
+    ) -> tuple[float, ...]:
+        """Exactly `count` finite decimal numbers, separated by space, of magnitude up to `largest`."""
         if attribute not in self.attributes and default is not None:
             return default
         words = self.text(attribute).split()
         if len(words) != count:
             plural = "numbers" if count != 1 else "number"
             self.fail(f"{attribute}={_short(self.attributes[attribute])} must be {count} {plural}; it has {len(words)}")
-        return tuple(self._number(attribute, word) for word in words)
+        return tuple(self._number(attribute, word, largest) for word in words)
 
-    def number(self, attribute: str, default: float | None = None) -> float:
-        """One finite decimal number."""
-        return self.numbers(attribute, 1, None if default is None else (default,))[0]
+    def number(self, attribute: str, default: float | None = None, largest: float = MAX_NUMBER) -> float:
+        """One finite decimal number of magnitude up to `largest`."""
+        return self.numbers(attribute, 1, None if default is None else (default,), largest)[0]
 
     def positive(self, attribute: str) -> float:
         """One number above zero."""
         value = self.number(attribute)
         return value if value > 0.0 else self.fail(f"{attribute}={value:g} must be positive")
 
-    def not_negative(self, attribute: str, default: float | None = None) -> float:
+    def not_negative(self, attribute: str, default: float | None = None, largest: float = MAX_NUMBER) -> float:
         """One number that is zero or above."""
-        value = self.number(attribute, default)
+        value = self.number(attribute, default, largest)
         return value if value >= 0.0 else self.fail(f"{attribute}={value:g} must not be negative")
 
     def whole(self, attribute: str, default: int) -> int:
@@ -103,12 +105,12 @@ class Element:
             self.fail(f"{attribute}={value:g} must be a whole number from 0 to 2147483647")
         return int(value)
 
-    def _number(self, attribute: str, word: str) -> float:
+    def _number(self, attribute: str, word: str, largest: float) -> float:
         if len(word) > 100 or not _NUMBER.fullmatch(word):
             self.fail(f"{attribute}: {_short(word)} is not a number; write it like 1, -0.5 or 2e-3")
         value = float(word)
-        if value in (float("inf"), float("-inf")):
-            self.fail(f"{attribute}: {_short(word)} is too large for a number")
+        if abs(value) > largest or abs(value) == float("inf"):
+            self.fail(f"{attribute}: {_short(word)} is too large; numbers go up to {min(largest, 1.8e308):g}")
         return value
 
 
@@ -171,9 +173,9 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
                 f"{source}:{error.lineno}: the file ends inside <{opened.tag}>, opened on line {opened.where.line}"
             ) from None
         raise ModelError(f"{source}:{error.lineno}: not XML: {what} (column {error.offset + 1})") from None
-    except LookupError as error:
-        raise ModelError(f"{source}:1: not XML: {error}") from None
-    except ValueError as error:
+    except ModelError:
+        raise
+    except (LookupError, ValueError) as error:
         # expat asks Python's codecs for encodings it does not know; some refuse with a ValueError.
         raise ModelError(f"{source}:1: not XML: {error}") from None
     return root[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from adjoin.errors import ModelError
 from adjoin.model import physical
-from adjoin.model.description import Description, JointDescription, LinkDescription, Where
+from adjoin.model.description import MAX_NUMBER, Description, JointDescription, LinkDescription, Where
 from adjoin.model.joint import NEUTRAL, NQ, NV, Joint, Vec3
 from adjoin.model.model import Model, missing
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
@@ -59,9 +59,16 @@ def assemble(
     base = _check_tree(description)
     if root is not None and root not in links:
         raise ModelError(f"{description.where}: {missing('link', 'links', root, links)}")
+    _check_numbers(description)
     children: dict[str, list[JointDescription]] = {name: [] for name in links}
     for edge in _locked(description, dict(lock or {})):
         children[edge.parent].append(edge)
+    if floating_base:
+        for edge in description.joints:
+            if edge.name == FLOATING_BASE:
+                raise ModelError(
+                    f"{edge.where}: joint {edge.name!r}: floating_base=True adds a joint of that name; rename this one"
+                )
     for link in description.links:
         physical.check_link(link, accept, repair)
 
@@ -77,13 +84,14 @@ def assemble(
         name, index, pose, joint = stack.pop()
         link = links[name]
         if joint is not None:
-            parts.append(_Part(name, index, joint, pose))
+            parts.append(_Part(link.body or name, index, joint, pose))
             index, pose = len(parts) - 1, STILL
         pose = transform_compose(pose, (IDENTITY, link.offset))
         part = world if index == WORLD else parts[index]
         part.links.append(link)
         part.inertia = _welded(part.inertia, inertias.transformed(pose, (link.mass, link.com, link.inertia)))
-        frames.append(Frame(name, index, pose[1], pose[0]))
+        if not link.hidden:
+            frames.append(Frame(name, index, pose[1], pose[0]))
         for site, position, rotation in link.sites:
             at = transform_compose(pose, (rotation, position))
             frames.append(Frame(site, index, at[1], at[0], kind="site"))
@@ -112,6 +120,28 @@ def _welded(a: inertias.Inertia, b: inertias.Inertia) -> inertias.Inertia:
     if not b[0] and not any(b[2]):
         return a
     return inertias.combined(a, b)
+
+
+def _check_numbers(description: Description) -> None:
+    """What is to be multiplied and added must stay finite; a reader that is not ours may have let anything through."""
+
+    def check(where: Where, what: str, numbers: Iterable[float]) -> None:
+        for number in numbers:
+            if not abs(number) <= MAX_NUMBER:
+                raise ModelError(f"{where}: {what}: {number:g} is too large; numbers go up to {MAX_NUMBER:g}")
+
+    for link in description.links:
+        numbers = [link.mass, *link.com, *link.inertia, *link.offset]
+        for shape in link.geometries:
+            numbers += [*shape.position, *shape.size, *(x for row in shape.rotation for x in row)]
+        for _, position, rotation in link.sites:
+            numbers += [*position, *(x for row in rotation for x in row)]
+        check(link.where, f"link {link.name!r}", numbers)
+    for edge in description.joints:
+        numbers = [*edge.position, *(x for row in edge.rotation for x in row)]
+        if edge.joint is not None and edge.joint.mimic is not None:
+            numbers += [edge.joint.mimic.multiplier, edge.joint.mimic.offset]
+        check(edge.where, f"joint {edge.name!r}", numbers)
 
 
 def _check_tree(description: Description) -> str:
@@ -247,8 +277,12 @@ def _check_mimics(description: Description, bodies: list[Body]) -> None:
     for joint in joints.values():
         seen = [joint.name]
         following = joint
+        ratio = 1.0
         while following.mimic is not None:
             where = f"{edges[joint.name].where}: joint {joint.name!r}"
+            ratio *= following.mimic.multiplier
+            if abs(ratio) > MAX_NUMBER:
+                raise ModelError(f"{where}: mimic: the ratio to joint {following.mimic.joint!r} is too large")
             name = following.mimic.joint
             if name not in joints:
                 known = " (it is not in the part of the robot that was kept, or it is fixed)" if name in edges else ""

@@ -11,6 +11,10 @@ from adjoin.model.parts import Actuator, ContactPair, Geometry
 from adjoin.spatial.vector import IDENTITY, ZERO
 
 
+MAX_NUMBER = 1e18
+"""No length, mass or angle of a robot is beyond this; products of a few such numbers stay finite."""
+
+
 @dataclass(frozen=True)
 class Where:
     """Where in which file something was said.
@@ -43,6 +47,8 @@ class LinkDescription:
         geometries: shapes placed in the link's frame; their `body` is not yet known.
         sites: names and placements of further frames on the link.
         massless: whether the file says that having no mass is meant.
+        body: what to call the body that this link moves with, if not by the link's own name.
+        hidden: whether the link is only there to carry a joint, and gets no frame.
     """
 
     name: str
@@ -55,6 +61,8 @@ class LinkDescription:
     geometries: list[Geometry] = field(default_factory=list)
     sites: list[tuple[str, Vec3, Mat3]] = field(default_factory=list)
     massless: bool = False
+    body: str | None = None
+    hidden: bool = False
 
 
 @dataclass

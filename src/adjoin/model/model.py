@@ -9,9 +9,9 @@ from typing import NoReturn
 import torch
 
 from adjoin.errors import ModelError
-from adjoin.model import content, manifold, parameters, table, validate
+from adjoin.model import compose, content, manifold, parameters, table, validate
 from adjoin.model.joint import NEUTRAL, Joint, Vec3
-from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Model:
     keyframes: tuple[Keyframe, ...] = ()
     exclusions: tuple[tuple[str, str], ...] = ()
     pairs: tuple[ContactPair, ...] = ()
-    fixture: Fixture = Fixture()
+    fixture: Fixture = NO_FIXTURE
     gravity: Vec3 = (0.0, 0.0, -9.81)
     parents_touch: bool = False
 
@@ -83,7 +83,7 @@ class Model:
         """Numbers in a control: one per actuator."""
         return len(self.actuators)
 
-    @property
+    @cached_property
     def joints(self) -> tuple[Joint, ...]:
         """The joint of every body."""
         return tuple(body.joint for body in self.bodies)
@@ -97,7 +97,7 @@ class Model:
             own.append((q, v))
             q, v = q + joint.nq, v + joint.nv
         found = []
-        for index, joint in enumerate(self.joints):
+        for index in range(len(self.bodies)):
             leader, multiplier, offset = index, 1.0, 0.0
             while (mimic := self.joints[leader].mimic) is not None:
                 offset += multiplier * mimic.offset
@@ -292,6 +292,28 @@ class Model:
             effort = (-joint.effort_limit, joint.effort_limit)
             motors.append(Actuator(f"{name}", name, gear=(1.0,) * len(joint.damping), control_range=effort))
         return replace(self, actuators=tuple(motors), keyframes=tuple(replace(k, control=()) for k in self.keyframes))
+
+    # Composition
+
+    def attach(
+        self,
+        other: "Model",
+        frame: str,
+        *,
+        position: Sequence[float] = (0.0, 0.0, 0.0),
+        rotation: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
+        prefix: str = "",
+    ) -> "Model":
+        """The model with another one, a tool or a robot, welded to one of its links.
+
+        Args:
+            other: what is attached; its world becomes the link. It must not have a floating base.
+            frame: name of the link or site.
+            position: of the other's world in the frame, m.
+            rotation: its orientation, unit quaternion [w x y z].
+            prefix: goes before all names of the other model.
+        """
+        return compose.attach(self, other, frame, position, rotation, prefix)
 
     # Content
 

@@ -187,3 +187,6 @@ class Fixture:
     mass: float = 0.0
     com: Vec3 = ZERO
     inertia: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+NO_FIXTURE = Fixture()

@@ -53,7 +53,7 @@ def check_link(link: LinkDescription, accept: Collection[str], repair: Collectio
     if flaw is None:
         return
     if "inertia" in repair:
-        link.inertia = repaired(link.inertia) if link.mass > 0.0 else (0.0,) * 6
+        link.inertia = repaired(link.inertia) if link.mass > 0.0 else (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     elif "inertia" not in accept:
         raise ModelError(f"{where}: {flaw}; {_choices('inertia', 'accept', 'repair')}")
 

@@ -23,7 +23,7 @@ def _span(start: int, size: int) -> str:
 
 def render(model: "Model") -> str:
     """The table, with a title line above it."""
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     for index, (body, where) in enumerate(zip(model.bodies, model.coordinates, strict=True)):
         joint = body.joint
         if joint.mimic:

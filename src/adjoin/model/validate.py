@@ -26,7 +26,9 @@ def check(model: "Model") -> None:
     for index, body in enumerate(model.bodies):
         where = f"body {body.name!r}"
         if not WORLD <= body.parent < index:
-            raise ModelError(f"{where}: parent {body.parent} is not the world (-1) or a body before it (0..{index - 1})")
+            raise ModelError(
+                f"{where}: parent {body.parent} is not the world (-1) or a body before it"
+            )
         _finite(where, "mass", [body.mass])
         _finite(where, "com", body.com, 3)
         _finite(where, "inertia", body.inertia, 6)

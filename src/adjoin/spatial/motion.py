@@ -116,9 +116,7 @@ def se3_log(q: Quaternion, position: Vector3) -> Spatial:
     quarter = 0.25 * vector.dot(angular, angular)
     once = vector.cross(angular, position)
     twice = vector.cross(angular, once)
-    linear = vector.add(
-        vector.subtract(position, vector.scale(0.5, once)), vector.scale(0.25 * cotc(quarter), twice)
-    )
+    linear = vector.add(vector.subtract(position, vector.scale(0.5, once)), vector.scale(0.25 * cotc(quarter), twice))
     return angular, linear
 
 

@@ -20,7 +20,6 @@ def from_axis_angle(axis: Vector3, angle: Scalar) -> Matrix3:
     c, s = cos(angle), sin(angle)
     d = 1.0 - c
 
-
     def diagonal(component: Scalar) -> Scalar:
         # On a coordinate axis this is exactly 1; (1 - c) + c would hide it from the tracer.
         return 1.0 if is_number(component) and component * component == 1.0 else component * component * d + c
@@ -43,12 +42,16 @@ def from_rpy(roll: Scalar, pitch: Scalar, yaw: Scalar) -> Matrix3:
 
 
 def to_rpy(m: Matrix3) -> Vector3:
-    """Roll, pitch, yaw (rad) of a rotation given in floats; at pitch = +-90 degrees roll is set to zero."""
-    horizontal = math.hypot(m[0][0], m[1][0])
-    pitch = math.atan2(-m[2][0], horizontal)
-    if horizontal < 1e-12:
-        return (0.0, pitch, math.atan2(-m[0][1], m[1][1]))
-    return (math.atan2(m[2][1], m[2][2]), pitch, math.atan2(m[1][0], m[0][0]))
+    """Roll, pitch, yaw (rad) of a rotation given in floats.
+
+    Roll is measured after yaw is undone, so that the three together are exact to rounding near pitch = +-90 degrees
+    too, where each alone is not well defined.
+    """
+    yaw = math.atan2(m[1][0], m[0][0])
+    c, s = math.cos(yaw), math.sin(yaw)
+    pitch = math.atan2(-m[2][0], c * m[0][0] + s * m[1][0])
+    roll = math.atan2(s * m[0][2] - c * m[1][2], c * m[1][1] - s * m[0][1])
+    return (roll, pitch, yaw)
 
 
 def from_quaternion(q: Quaternion) -> Matrix3:
@@ -103,7 +106,7 @@ def quaternion_exp(rotation_vector: Vector3) -> Quaternion:
 
 
 def quaternion_log(q: Quaternion) -> Vector3:
-    """Rotation vector (rad) of a quaternion, the short way round; smooth but at half turns. Any positive norm will do."""
+    """Rotation vector (rad) of a quaternion of any norm, the short way round; smooth except at half turns."""
     sign = select(q[0] < 0, -1.0, 1.0)
     v = scale(sign, q[1:])
     return scale(2.0 * angle_over_sine(dot(v, v), sign * q[0]), v)

@@ -82,9 +82,21 @@ def versions() -> str:
 
 def compile_object(rendered: Rendered, target: Target) -> bytes:
     """Machine code, as an object file."""
+    machine = target.machine()
+    return machine.emit_object(_parse(rendered.text, machine))
+
+
+def compile_text(text: str, triple: str, cpu: str) -> str:
+    """Assembly text, translated without optimisation, for a target whose assembler optimises."""
+    _initialise()
+    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=0)
+    return machine.emit_assembly(_parse(text, machine))
+
+
+def _parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
     try:
-        module = llvm.parse_assembly(f'target triple = "{target.triple}"\n{rendered.text}')
-        return target.machine().emit_object(module)
+        return llvm.parse_assembly(head + text)
     except RuntimeError as error:
         raise CompileError(f"LLVM refused a kernel, which is a defect of this library: {error}") from error
 

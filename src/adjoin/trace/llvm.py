@@ -13,6 +13,8 @@ from adjoin.trace.memory import WARP, Layout, Rows, Staged
 from adjoin.trace.plan import Loop, Plan
 from adjoin.trace.program import Program
 
+WINDOW = 128  # nodes between two uses from which a value is better kept in memory; of 16 to 256 the fastest
+GPU_WINDOW = 256
 STACK = 4096  # scratch elements a lane that may lie on the stack; more go to the workspace
 
 
@@ -37,7 +39,10 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     """The kernel `void kernel(words, first, last, workspace)` for a range of environments, in blocks of a vector."""
     layout = Layout(len(program.inputs) + len(program.outputs), program.integers)
     w = Writer(lane)
-    words = _words(w, layout, "ptr", "%words")
+    words = []
+    for i in range(layout.words):
+        pointer = w.emit(f"getelementptr i64, ptr %words, i64 {i}")
+        words.append(w.emit(f"load i64, ptr {pointer}"))
     kernel = _Kernel(program, w, layout, words, memory := Rows(w, words))
     batch = words[layout.batch]
     w.line("  br label %blocks")
@@ -47,6 +52,7 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
     w.label("block")
     memory.begin("%first", batch)
+    kernel.window = WINDOW
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
@@ -61,7 +67,7 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     """The kernel of one thread an environment; a warp shares its staging memory."""
     layout = Layout(len(program.inputs) + len(program.outputs), program.integers)
     w = Writer(lane)
-    words = _words(w, layout, "ptr", "%words")
+    words = [f"%w{i}" for i in range(layout.words)]
     kernel = _Kernel(program, w, layout, words, memory := Staged(w, words))
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
@@ -83,23 +89,20 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     kernel.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
     live = set(program.plan.order)
     read = [i for i, nodes in enumerate(program.sources) if not live.isdisjoint(nodes)]
+    kernel.window = GPU_WINDOW
+    # It is 0, but ptxas would undo the parking if it saw that.
+    kernel.prologue.append(f"  %zero = lshr i64 {batch}, 48")
+    kernel.zero = "%zero"
+    kernel.stack = "ptr addrspace(5)"
     memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None])
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
     w.line("  br label %done")
     w.label("done")
     w.line("  ret void")
-    head = f"define ptx_kernel void @kernel(ptr byval([{layout.words} x i64]) align 8 %words) #0 {{"
+    head = f"define ptx_kernel void @kernel({', '.join(f'i64 {word}' for word in words)}) #0 {{"
     shared = f"@shared = external addrspace(3) global [0 x {lane.scalar}], align 16\n"
     return kernel.finish(head, shared, "attributes #0 = { nounwind }\n!0 = !{}", memory.offset)
-
-
-def _words(w: Writer, layout: Layout, space: str, base: str) -> list[str]:
-    words = []
-    for i in range(layout.words):
-        pointer = w.emit(f"getelementptr i64, {space} {base}, i64 {i}")
-        words.append(w.emit(f"load i64, {space} {pointer}"))
-    return words
 
 
 class _Kernel:
@@ -112,18 +115,27 @@ class _Kernel:
         self.words = words
         self.memory = memory
         self.thread = ""
-        self.allocations: list[str] = []
+        self.prologue = w.lines  # runs once, before everything
+        w.lines = []
         self.on_stack = 0
         self.workspace: dict[str, int] = {"": 0}
         self.outputs: dict[Expr, list[int]] = {}
         self.uniform: set[Expr] = set()
+        self.free: list[int] = []
+        self.parked = 0
+        self.zero = "0"
+        self.stack = "ptr"
+        self.window: int | None = None
         self.read = _streams_read(program.plan)
         for i, (slot, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
             if slot.length is not None:
                 self.outputs.setdefault(nodes[0], []).append(i)
 
     def finish(self, head: str, globals_: str, tail: str, shared: int = 0) -> Rendered:
-        lines = [*sorted(self.w.declarations), globals_, head, "entry:", *self.allocations, *self.w.lines, "}", tail]
+        if self.parked:
+            base = self.reserve("%parking", self.parked)
+            self.prologue.append(f"  %park = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}")
+        lines = [*sorted(self.w.declarations), globals_, head, "entry:", *self.prologue, *self.w.lines, "}", tail]
         return Rendered("\n".join(lines), self.layout, self.workspace, shared)
 
     def run(self) -> None:
@@ -148,7 +160,9 @@ class _Kernel:
         for node in plan.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
+        parking = _Parking(self, plan, fused, due, self.program)
         for position, node in enumerate(plan.order):
+            parking.bring(position, values)
             if node in values or node in skipped:
                 pass
             elif node in fused:
@@ -166,6 +180,7 @@ class _Kernel:
                 self.scan(node, plan.loops[node], values)
             elif node.kind != STREAM and node.op != "get":
                 values[node] = self.instruction(node, values)
+            parking.take(position, values)
             for output, start, count in due.get(position, ()):
                 slot, nodes = self.program.outputs[output], self.program.targets[output]
                 chunk = [values[node] for node in nodes[start : start + count]]
@@ -285,8 +300,8 @@ class _Kernel:
             before = w.block
             w.label(name)
             w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
-            place = w.emit(f"getelementptr {lane.float}, ptr {pointer}, i64 %{name}.i")
-            w.line(f"  store {lane.float} zeroinitializer, ptr {place}")
+            place = w.emit(f"getelementptr {lane.float}, {self.stack} {pointer}, i64 %{name}.i")
+            w.line(f"  store {lane.float} zeroinitializer, {self.stack} {place}")
             w.line(f"  %{name}.n = add i64 %{name}.i, 1")
             w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {node.width}")
             w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
@@ -295,10 +310,17 @@ class _Kernel:
 
     def allocate(self, elements: int) -> str:
         """Stack memory for so many elements a lane, reused by every block and every iteration."""
-        name = f"%stack{len(self.allocations)}"
-        size = self.w.lane.width * self.w.lane.bits // 8
-        self.allocations.append(f"  {name} = alloca [{elements} x {self.w.lane.float}], align {min(64, size)}")
         self.on_stack += elements
+        return self.reserve(f"%stack{len(self.prologue)}", elements)
+
+    def reserve(self, name: str, elements: int) -> str:
+        size = self.w.lane.width * self.w.lane.bits // 8
+        allocation = f"alloca [{elements} x {self.w.lane.float}], align {min(64, size)}"
+        if self.stack == "ptr":
+            self.prologue.append(f"  {name} = {allocation}")
+        else:
+            self.prologue.append(f"  {name}.generic = {allocation}")
+            self.prologue.append(f"  {name} = addrspacecast ptr {name}.generic to {self.stack}")
         return name
 
     def access(self, node: Expr, values: dict[Expr, str]) -> str:
@@ -307,10 +329,10 @@ class _Kernel:
         base = values[array]
         if index in self.uniform or lane.width == 1:
             clamped = values[index] if index.op == "integer" else self.clamp(values[index], array.width, "i32")
-            place = w.emit(f"getelementptr {lane.float}, ptr {base}, i32 {clamped}")
+            place = w.emit(f"getelementptr {lane.float}, {self.stack} {base}, i32 {clamped}")
             if node.op == "load":
-                return w.emit(f"load {lane.float}, ptr {place}")
-            w.line(f"  store {lane.float} {values[node.args[2]]}, ptr {place}")
+                return w.emit(f"load {lane.float}, {self.stack} {place}")
+            w.line(f"  store {lane.float} {values[node.args[2]]}, {self.stack} {place}")
             return base
         # Each lane has its own index: element index * width + lane of an array of scalars.
         kind = lane.vector("i32")
@@ -321,13 +343,13 @@ class _Kernel:
         loaded = "poison"
         for i in range(lane.width):
             offset = w.emit(f"extractelement {kind} {offsets}, i64 {i}")
-            place = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i32 {offset}")
+            place = w.emit(f"getelementptr {lane.scalar}, {self.stack} {base}, i32 {offset}")
             if node.op == "load":
-                element = w.emit(f"load {lane.scalar}, ptr {place}")
+                element = w.emit(f"load {lane.scalar}, {self.stack} {place}")
                 loaded = w.emit(f"insertelement {lane.float} {loaded}, {lane.scalar} {element}, i64 {i}")
             else:
                 element = w.emit(f"extractelement {lane.float} {values[node.args[2]]}, i64 {i}")
-                w.line(f"  store {lane.scalar} {element}, ptr {place}")
+                w.line(f"  store {lane.scalar} {element}, {self.stack} {place}")
         return loaded if node.op == "load" else base
 
     def clamp(self, operand: str, size: int, kind: str) -> str:
@@ -412,11 +434,9 @@ class _Kernel:
         total = str(self.workspace[""])
         for name, factor in self.workspace.items():
             if name:
-                base = f"%space{len(self.allocations)}"
-                self.allocations.append(f"  {base}.p = getelementptr i64, ptr %words, i64 {self.layout.integer(name)}")
-                self.allocations.append(f"  {base}.v = load i64, ptr {base}.p")
-                self.allocations.append(f"  {base}.f = mul i64 {base}.v, {factor}")
-                self.allocations.append(f"  {base} = add i64 {base}.f, {total}")
+                base = f"%space{len(self.prologue)}"
+                self.prologue.append(f"  {base}.f = mul i64 {self.count(name)}, {factor}")
+                self.prologue.append(f"  {base} = add i64 {base}.f, {total}")
                 total = base
         return total
 
@@ -424,7 +444,7 @@ class _Kernel:
         """The address of an element of a buffer; `index` is an i64 operand."""
         w, lane = self.w, self.w.lane
         if not buffer.startswith("workspace "):
-            return w.emit(f"getelementptr {lane.float}, ptr {buffer}, i64 {index}")
+            return w.emit(f"getelementptr {lane.float}, {self.stack} {buffer}, i64 {index}")
         index = w.emit(f"add i64 {index}, {buffer.split()[1]}")
         if not self.thread:
             return w.emit(f"getelementptr {lane.float}, ptr %workspace, i64 {index}")
@@ -470,7 +490,85 @@ class _Kernel:
                 self.w.line(f"  store {self.w.lane.float} {operand}, {self.space(buffer)} {place}")
 
     def space(self, buffer: str) -> str:
-        return "ptr addrspace(1)" if self.thread and buffer.startswith("workspace ") else "ptr"
+        if buffer.startswith("workspace "):
+            return "ptr addrspace(1)" if self.thread else "ptr"
+        return self.stack
+
+
+class _Parking:
+    """Keeps values that are not needed for a while in memory, as a register allocator would.
+
+    LLVM's own allocator takes time quadratic in the length of a block to find out the same; with short live ranges it
+    is fast, and the code no slower. A value is stored when it is made and loaded again before a use that comes more
+    than `window` nodes after the last one.
+    """
+
+    def __init__(self, kernel: "_Kernel", plan: Plan, fused: dict, due: dict, program: Program):
+        self.kernel = kernel
+        self.loads: dict[int, list[Expr]] = {}
+        self.stores: dict[int, list[Expr]] = {}
+        self.frees: dict[int, list[Expr]] = {}
+        self.slots: dict[Expr, int] = {}
+        window = kernel.window
+        if window is None:
+            return
+        defined = {node: i for i, node in enumerate(plan.order)}
+        skipped = {product for product, *_ in fused.values()}
+        uses: dict[Expr, list[int]] = {}
+        for position, node in enumerate(plan.order):
+            if node in skipped:
+                continue
+            if node in fused:
+                product, other, *_ = fused[node]
+                args = (*product.args, other)
+            elif node.op == "scan":
+                carry, captures, _, _ = plan.loops[node].arguments(node)
+                args = (*carry, *captures)
+            else:
+                args = node.args[:3]
+            for arg in args:
+                uses.setdefault(arg, []).append(position)
+            for output, start, count in due.get(position, ()):
+                for arg in program.targets[output][start : start + count]:
+                    uses.setdefault(arg, []).append(position)
+        for node, positions in uses.items():
+            if node.kind != FLOAT or node.op == "const":
+                continue
+            again = node.op == "input" and isinstance(kernel.memory, Staged)  # still in shared memory
+            last = defined[node]
+            parked = False
+            for position in positions:
+                if position - last > window:
+                    self.loads.setdefault(position, []).append(node)
+                    parked = True
+                last = position
+            if parked and not again:
+                self.stores.setdefault(defined[node], []).append(node)
+                self.frees.setdefault(last, []).append(node)
+
+    def bring(self, position: int, values: dict[Expr, str]) -> None:
+        w = self.kernel.w
+        for node in self.loads.get(position, ()):
+            if node in self.slots:
+                values[node] = w.emit(f"load {w.lane.float}, {self.kernel.stack} {self.place(node)}")
+            else:
+                del values[node]
+                self.kernel.read_row(node, {node.data[1]}, values)
+
+    def place(self, node: Expr) -> str:
+        w = self.kernel.w
+        return w.emit(f"getelementptr {w.lane.float}, {self.kernel.stack} %park, i64 {self.slots[node]}")
+
+    def take(self, position: int, values: dict[Expr, str]) -> None:
+        w, kernel = self.kernel.w, self.kernel
+        for node in self.stores.get(position, ()):
+            if not kernel.free:
+                kernel.free.append(kernel.parked)
+                kernel.parked += 1
+            self.slots[node] = kernel.free.pop()
+            w.line(f"  store {w.lane.float} {values[node]}, {kernel.stack} {self.place(node)}")
+        for node in self.frees.get(position, ()):
+            kernel.free.append(self.slots[node])
 
 
 def _streams_read(plan: Plan) -> set[Expr]:

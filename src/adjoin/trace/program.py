@@ -78,32 +78,33 @@ class Program:
         """Live arithmetic nodes; those of a loop's body count once."""
         return _count(self.plan)
 
-    def vjp(self, wanted: Sequence[bool]) -> tuple["Program", list[int]]:
+    def vjp(self, wanted: Sequence[bool], given: Sequence[bool] | None = None) -> tuple["Program", list[int]]:
         """The program of the vector-Jacobian product.
 
         Args:
             wanted: for each input, whether its gradient is wanted.
+            given: for each output, whether there is a cotangent for it; by default for all.
 
         Returns:
-            A program of the inputs and one cotangent an output, and the positions of the inputs whose gradients it
+            A program of the inputs and one cotangent for each such output, and the positions of the inputs whose gradients it
             gives; a wanted input that is missing there has no influence on any output.
         """
         graph, mapping, sources = self._again()
         targets = [copy(target, mapping, graph) for target in self.targets]
         slots, cotangents = [], []
+        seeds = []
         for i, (slot, target) in enumerate(zip(self.outputs, targets, strict=True)):
-            slots.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
-            cotangents.append(_nodes(graph, slots[-1], len(self.inputs) + i))
-            if not slot.length:
-                target[:] = [node if node.kind == FLOAT else graph.const(0.0) for node in target]
-        seeds = [pair for t, c in zip(targets, cotangents, strict=True) for pair in zip(t, c, strict=True)]
+            if given is None or given[i]:
+                slots.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
+                cotangents.append(_nodes(graph, slots[-1], len(self.inputs) + len(cotangents)))
+                seeds += zip(target, cotangents[-1], strict=True)
         on = [i for i, is_wanted in enumerate(wanted) if is_wanted]
         found = iter(pullback(graph, seeds, [node for i in on for node in sources[i]]))
-        given, outputs, gradients = [], [], []
+        present, outputs, gradients = [], [], []
         for i in on:
             gradient = [next(found) for _ in sources[i]]
             if any(node is not None for node in gradient):
-                given.append(i)
+                present.append(i)
                 slot = self.inputs[i]
                 outputs.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
                 gradients.append([graph.const(0.0) if node is None else node for node in gradient])
@@ -116,7 +117,7 @@ class Program:
             tuple(outputs),
             tuple(gradients),
         )
-        return program, given
+        return program, present
 
     def jvp(self, moved: Sequence[bool]) -> tuple["Program", list[int]]:
         """The program of the Jacobian-vector product.
@@ -163,6 +164,11 @@ class Program:
             for slot, is_shared in zip(self.inputs, shared, strict=True)
         )
         return Program(self.name, self.graph, inputs, self.integers, self.sources, self.outputs, self.targets)
+
+    def without_sums(self) -> "Program":
+        """The same program with every output given for each environment."""
+        outputs = tuple(Slot(slot.name, slot.shape, slot.length) for slot in self.outputs)
+        return Program(self.name, self.graph, self.inputs, self.integers, self.sources, outputs, self.targets)
 
     def _again(self) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
         """A new graph with the same inputs, and where each input went."""

@@ -1,0 +1,116 @@
+"""`adjoin.load`: a path, XML text or bytes in, a frozen model out."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from adjoin.errors import InputError, ModelError
+from adjoin.io import mjcf, safetensors, store, urdf, xml
+from adjoin.io.paths import Files
+from adjoin.model.assemble import Lock, assemble
+from adjoin.model.model import Model
+from adjoin.model.physical import check_names
+
+TEXT = "<text>"
+"""What messages call a robot that was given as text or bytes."""
+
+Unsupported = Literal["error", "warn"]
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    floating_base: bool = False,
+    root: str | None = None,
+    lock: Lock | None = None,
+    meshes: urdf.Meshes = "hull",
+    folder: str | os.PathLike[str] | None = None,
+    packages: Mapping[str, str | os.PathLike[str]] | None = None,
+    allow: Sequence[str | os.PathLike[str]] = (),
+    accept: Collection[str] = (),
+    repair: Collection[str] = (),
+    unsupported: Unsupported = "error",
+) -> Model:
+    """Load a robot.
+
+    Args:
+        source: path of a URDF, an MJCF or a file that `adjoin.save` wrote; or the text or bytes of one. Which format it
+            is is told by its content.
+        floating_base: put a free joint named "root_joint" under the root link. Only for URDF: MJCF says it itself.
+        root: keep only this link and what hangs on it; the link becomes the base.
+        lock: joints to weld, by name, each at a value (rad, m; as many numbers as the joint has in q).
+        meshes: "hull" reads collision meshes (STL, OBJ) as convex hulls; "ignore" leaves them out.
+        folder: where relative file names start, for a robot given as text or bytes.
+        packages: folders of package:// addresses, by package name.
+        allow: folders beyond the robot's own that files may be read from.
+        accept: flaws to take as they are: "mass" (moving links without mass), "inertia" (that no matter has).
+        repair: flaws to repair: "inertia", "axis" (not of unit length), "limits" (reversed), "right_angles" (rounded).
+        unsupported: what to do about parts of an MJCF that Adjoin does not simulate: "error", or "warn" and leave
+            them out.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: what is wrong with the file, where, and what would be right.
+        InputError: an argument makes no sense.
+    """
+    check_names(accept, repair)
+    for argument, value, valid in (
+        ("meshes", meshes, ("hull", "ignore")),
+        ("unsupported", unsupported, ("error", "warn")),
+    ):
+        if value not in valid:
+            raise InputError(f"{argument}={value!r} is not one of {', '.join(map(repr, valid))}")
+    data, name, home, encoding = _open(source, folder)
+    files = Files(home, {key: Path(value) for key, value in (packages or {}).items()}, [Path(a) for a in allow])
+    if encoding is None and safetensors.looks_like(data):
+        if floating_base or root is not None or lock:
+            raise ModelError(f"{name}: a saved model is loaded as it is, without floating_base, root or lock")
+        return store.from_bytes(data, name)
+    document = xml.parse(data, name, encoding=encoding)
+    if document.tag == "robot":
+        description = urdf.read(document, files, meshes=meshes, repair=repair)
+    elif document.tag == "mujoco":
+        if floating_base:
+            document.fail("floating_base=True is for URDF; an MJCF says it with <freejoint/>")
+        description = mjcf.read(document, files, meshes=meshes, unsupported=unsupported)
+    else:
+        document.fail("not a robot: the outermost element must be <robot> (URDF) or <mujoco> (MJCF)")
+    return assemble(description, floating_base=floating_base, root=root, lock=lock, accept=accept, repair=repair)
+
+
+def _open(
+    source: str | os.PathLike[str] | bytes, folder: str | os.PathLike[str] | None
+) -> tuple[bytes, str, Path | None, str | None]:
+    """The bytes, what to call them, the folder they are in, and their encoding where it is known."""
+    home = None if folder is None else Path(folder)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), TEXT, home, None
+    if isinstance(source, str) and (not source.strip() or source.lstrip().startswith("<")):
+        try:
+            return source.encode(), TEXT, home, "utf-8"
+        except UnicodeEncodeError:
+            raise ModelError(f"{TEXT}: the text has lone surrogates; it is no valid Unicode") from None
+    path = Path(source)
+    try:
+        exists, is_file = path.exists(), path.is_file()
+        size = path.stat().st_size if is_file else 0
+    except (OSError, ValueError):
+        raise ModelError(f"{_shown(path)}: not a path, and not XML") from None
+    if not exists:
+        raise ModelError(f"{_shown(path)}: no such file")
+    if not is_file:
+        raise ModelError(f"{_shown(path)}: not a file")
+    if size > xml.MAX_BYTES:
+        raise ModelError(f"{path}: {size} bytes; at most {xml.MAX_BYTES} are read")
+    try:
+        return path.read_bytes(), str(path), home or path.parent, None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _shown(path: Path) -> str:
+    text = str(path)
+    return text if text.isprintable() and len(text) <= 1000 else repr(text[:200])

@@ -1,0 +1,75 @@
+"""Vertices of STL and OBJ files, read with every count checked against the bytes that are there."""
+
+import re
+
+import numpy as np
+
+from adjoin.io.xml import Element
+
+MAX_OBJ_BYTES = 16 * 1024 * 1024
+MAX_VERTICES = 4_000_000
+
+_NUMBER_BYTES = re.compile(rb"[0-9+\-.eE]+")
+
+
+def read_vertices(data: bytes, name: str, element: Element) -> np.ndarray:
+    """The vertices of a mesh file.
+
+    Args:
+        data: the file.
+        name: its name; the ending says the format.
+        element: what asked for it, for messages.
+
+    Returns:
+        (n, 3) float64, finite, n >= 1.
+    """
+    ending = name.lower().rsplit(".", 1)[-1] if "." in name else ""
+    if ending == "stl":
+        vertices = _stl(data, name, element)
+    elif ending == "obj":
+        vertices = _obj(data, name, element)
+    else:
+        element.fail(
+            f"mesh {name!r}: format {'.' + ending if ending else 'without an ending'} is not read; convert it to "
+            ".stl or .obj, or pass meshes='ignore' to do without"
+        )
+    if len(vertices) == 0:
+        element.fail(f"mesh {name!r} has no vertices")
+    if not np.isfinite(vertices).all() or np.abs(vertices).max() > 1e9:
+        element.fail(f"mesh {name!r} has vertices that are not finite or beyond 1e9")
+    return vertices
+
+
+def _stl(data: bytes, name: str, element: Element) -> np.ndarray:
+    if len(data) >= 84:
+        count = int.from_bytes(data[80:84], "little")
+        if len(data) == 84 + 50 * count:
+            triangles = np.frombuffer(data, np.uint8, offset=84).reshape(count, 50)
+            with np.errstate(invalid="ignore"):  # signalling NaNs; they are refused with the others
+                return triangles[:, 12:48].copy().view("<f4").reshape(-1, 3).astype(np.float64)
+    if data[:80].lstrip()[:5].lower() == b"solid":
+        return _rows(re.findall(rb"(?im)^[ \t]*vertex[ \t]+([^\r\n]*)", data), name, element)
+    if len(data) < 84:
+        element.fail(f"mesh {name!r} has {len(data)} bytes; an STL file has at least 84")
+    count = int.from_bytes(data[80:84], "little")
+    element.fail(f"mesh {name!r} says {count} triangles, which is {84 + 50 * count} bytes; it has {len(data)}")
+
+
+def _obj(data: bytes, name: str, element: Element) -> np.ndarray:
+    if len(data) > MAX_OBJ_BYTES:
+        element.fail(f"mesh {name!r} has {len(data)} bytes; at most {MAX_OBJ_BYTES} of an OBJ file are read")
+    return _rows(re.findall(rb"(?m)^[ \t]*v[ \t]+([^\r\n]*)", data), name, element)
+
+
+def _rows(rows: list[bytes], name: str, element: Element) -> np.ndarray:
+    """The first three numbers of every row."""
+    if len(rows) > MAX_VERTICES:
+        element.fail(f"mesh {name!r} has {len(rows)} vertices; at most {MAX_VERTICES} are read")
+    words = [row.split(None, 3)[:3] for row in rows]
+    for index, row in enumerate(words):
+        if len(row) != 3 or not all(map(_NUMBER_BYTES.fullmatch, row)):
+            element.fail(f"mesh {name!r}: vertex {index + 1}, {rows[index][:40].decode('latin-1')!r}, is not 3 numbers")
+    try:
+        return np.array([float(word) for row in words for word in row]).reshape(-1, 3)
+    except ValueError:
+        element.fail(f"mesh {name!r} has a vertex that is not 3 numbers")

@@ -1,0 +1,331 @@
+"""MJCF, compiled by MuJoCo itself, so that defaults, classes, inertias from shapes and actuators are MuJoCo's own.
+
+Differences that a reader of both should know:
+- A body with several joints becomes a chain: one massless body for each joint but the last, named "body/joint".
+- A body's frame in the model is its last joint's anchor; the MJCF body's own frame is the frame of the same name.
+- `ref` goes into the placement, so q are MuJoCo's qpos, number by number. The initial qpos is the keyframe "qpos0".
+- A free joint's linear velocity is in the body's frame here, in world axes in MuJoCo.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adjoin.errors import ModelError
+from adjoin.io import mjcf_unsupported
+from adjoin.io.hull import convex_hull
+from adjoin.io.mjcf_scan import compile_document, scan
+from adjoin.io.paths import Files
+from adjoin.io.xml import Element
+from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription, Where
+from adjoin.model.joint import NQ, NV, Joint, Mat3, Vec3
+from adjoin.model.parts import WORLD, Actuator, ContactPair, Geometry
+from adjoin.spatial.inertia import rotate
+from adjoin.spatial.motion import Transform, transform_compose
+from adjoin.spatial.rotation import from_axis_angle, from_quaternion, quaternion_normalize, tidy
+from adjoin.spatial.vector import IDENTITY, ZERO, apply_transposed, negate, scale, subtract, vector3
+
+INITIAL = "qpos0"
+"""Name of the keyframe that holds the configuration MuJoCo starts from."""
+
+_JOINTS = {"mjJNT_FREE": "free", "mjJNT_BALL": "ball", "mjJNT_SLIDE": "prismatic", "mjJNT_HINGE": "revolute"}
+_SHAPES = {
+    "mjGEOM_PLANE": "plane",
+    "mjGEOM_SPHERE": "sphere",
+    "mjGEOM_CAPSULE": "capsule",
+    "mjGEOM_ELLIPSOID": "ellipsoid",
+    "mjGEOM_CYLINDER": "cylinder",
+    "mjGEOM_BOX": "box",
+    "mjGEOM_MESH": "hull",
+}
+_SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "hull": 0}
+
+
+class UnsupportedWarning(UserWarning):
+    """Parts of an MJCF were left out, because Adjoin does not simulate them."""
+
+
+def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str = "error") -> Description:
+    """Read a parsed MJCF document.
+
+    Args:
+        root: its `<mujoco>` element.
+        files: what includes and meshes it may reach.
+        meshes: "hull" reads meshes as convex hulls, "ignore" leaves them out as shapes (they still give inertia).
+        unsupported: "error" to refuse parts that are not simulated, "warn" to leave them out.
+    """
+    where = Where(root.where.source)
+    mujoco, compiled = compile_document(scan(root, files), where)
+    left_out = mjcf_unsupported.find(mujoco, compiled)
+    if left_out:
+        text = f"{where}: not supported: {'; '.join(left_out)}"
+        if unsupported == "error":
+            raise ModelError(f"{text}; pass unsupported='warn' to load it without")
+        warnings.warn(f"{text}; left out", UnsupportedWarning, stacklevel=4)
+    reader = _Reader(mujoco, compiled, where, meshes)
+    return reader.description(root.attributes.get("model", "MuJoCo Model"))
+
+
+@dataclass
+class _Reader:
+    mujoco: Any
+    m: Any
+    where: Where
+    meshes: str
+    body_names: list[str] = field(default_factory=list)
+    joint_names: list[str] = field(default_factory=list)
+    geom_names: dict[int, str] = field(default_factory=dict)
+    actuator_names: list[str] = field(default_factory=list)
+    joints: dict[int, Joint] = field(default_factory=dict)
+
+    def description(self, name: str) -> Description:
+        m = self.m
+        self.body_names = self._names("body", m.nbody, lambda i: f"body{i}")
+        self.joint_names = self._names("joint", m.njnt, lambda i: f"{self.body_names[m.jnt_bodyid[i]]}/joint{i}")
+        kinds = {int(getattr(self.mujoco.mjtJoint, key)): kind for key, kind in _JOINTS.items()}
+        for j in range(m.njnt):
+            self.joints[j] = self._joint(j, kinds[int(m.jnt_type[j])])
+        links = [LinkDescription("world", self.where)]
+        edges: list[JointDescription] = []
+        for body in range(1, m.nbody):
+            self._body(body, links, edges)
+        named = {link.name: link for link in links}
+        self._geoms(named)
+        self._sites(named)
+        self.actuator_names = self._names("actuator", m.nu, lambda i: f"actuator{i}")
+        actuators = [self._actuator(i) for i in range(m.nu) if mjcf_unsupported.actuator(self.mujoco, m, i) is None]
+        gravity_off = int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_GRAVITY)
+        filter_off = int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_FILTERPARENT)
+        return Description(
+            name or "MuJoCo Model",
+            self.where,
+            links,
+            edges,
+            actuators=actuators,
+            keyframes=self._keyframes(actuators),
+            exclusions=[(self.body_names[int(s) >> 16], self.body_names[int(s) & 0xFFFF]) for s in m.exclude_signature],
+            pairs=self._pairs(),
+            more={
+                "gravity": (0.0, 0.0, 0.0) if gravity_off else _vector(m.opt.gravity),
+                "parents_touch": bool(filter_off),
+            },
+        )
+
+    def _name(self, kind: str, index: int) -> str:
+        found = self.mujoco.mj_id2name(self.m, int(getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}")), index)
+        return found or ""
+
+    def _names(self, kind: str, count: int, fallback: Any) -> list[str]:
+        given = [self._name(kind, index) for index in range(count)]
+        used = {name for name in given if name}
+        out = []
+        for index, name in enumerate(given):
+            if not name:
+                name = fallback(index)
+                while name in used:
+                    name += "'"
+                used.add(name)
+            out.append(name)
+        return out
+
+    def _joint(self, j: int, kind: str) -> Joint:
+        m = self.m
+        dof, nv = int(m.jnt_dofadr[j]), NV[kind]
+        start = int(m.jnt_qposadr[j])
+        limited = bool(m.jnt_limited[j])
+        effort = math.inf
+        if getattr(m, "jnt_actfrclimited", None) is not None and m.jnt_actfrclimited[j]:
+            effort = float(m.jnt_actfrcrange[j][1])
+        return Joint(
+            self.joint_names[j],
+            kind,  # type: ignore[arg-type]
+            axis=_unit(m.jnt_axis[j]) if nv == 1 else (0.0, 0.0, 1.0),
+            lower=float(m.jnt_range[j][0]) if limited else -math.inf,
+            upper=float(m.jnt_range[j][1]) if limited else math.inf,
+            effort_limit=effort,
+            damping=_floats(m.dof_damping[dof : dof + nv]),
+            friction=_floats(m.dof_frictionloss[dof : dof + nv]),
+            armature=_floats(m.dof_armature[dof : dof + nv]),
+            stiffness=(float(np.ravel(m.jnt_stiffness[j])[0]),) * nv if kind != "free" else (0.0,) * nv,
+            spring_reference=_floats(m.qpos_spring[start : start + NQ[kind]]),
+        )
+
+    def _body(self, body: int, links: list[LinkDescription], edges: list[JointDescription]) -> None:
+        m = self.m
+        name, parent = self.body_names[body], self.body_names[int(m.body_parentid[body])]
+        turn = _rotation(m.body_iquat[body])
+        a, b, c = (float(x) for x in m.body_inertia[body])
+        link = LinkDescription(
+            name,
+            self.where,
+            inertial=self.where,
+            mass=float(m.body_mass[body]),
+            com=_vector(m.body_ipos[body]),
+            inertia=rotate(turn, (a, 0.0, 0.0, b, 0.0, c)),
+        )
+        pose: Transform = (_rotation(m.body_quat[body]), _vector(m.body_pos[body]))
+        first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
+        anchor = ZERO
+        for j in range(first, first + count):
+            joint = self.joints[j]
+            if joint.kind == "free":
+                pose, here = (IDENTITY, ZERO), ZERO  # its qpos is the pose itself
+            else:
+                here = _vector(m.jnt_pos[j]) if joint.kind != "prismatic" else anchor
+            start = int(m.jnt_qposadr[j])
+            at = transform_compose(pose, (IDENTITY, subtract(here, anchor)))
+            at = transform_compose(at, _back(joint, float(m.qpos0[start])))
+            last = j == first + count - 1
+            child = link if last else LinkDescription(f"{name}/{joint.name}", self.where, massless=True, hidden=True)
+            edges.append(JointDescription(joint, joint.name, self.where, parent, child.name, at[1], at[0]))
+            if not last:
+                links.append(child)
+            parent, pose, anchor = child.name, (IDENTITY, ZERO), here
+        link.offset = negate(anchor) if anchor != ZERO else ZERO
+        if not count:
+            edges.append(JointDescription(None, f"{name}/weld", self.where, parent, name, pose[1], pose[0]))
+        links.append(link)
+
+    def _geoms(self, links: dict[str, LinkDescription]) -> None:
+        m = self.m
+        kinds = {int(getattr(self.mujoco.mjtGeom, key)): kind for key, kind in _SHAPES.items()}
+        names = self._names("geom", m.ngeom, lambda i: f"{self.body_names[m.geom_bodyid[i]]}/geom{i}")
+        paired = {int(g) for g in (*m.pair_geom1, *m.pair_geom2)}
+        no_contact = int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_CONTACT)
+        for g in range(m.ngeom):
+            kind = kinds.get(int(m.geom_type[g]))
+            touches = bool(m.geom_contype[g] or m.geom_conaffinity[g] or g in paired)
+            if kind is None or (kind == "hull" and (self.meshes == "ignore" or not touches)):
+                continue
+            size = [float(x) for x in m.geom_size[g][: _SIZES[kind]]] + [0.0] * (3 - _SIZES[kind])
+            self.geom_names[g] = names[g]
+            links[self.body_names[m.geom_bodyid[g]]].geometries.append(
+                Geometry(
+                    names[g],
+                    kind,  # type: ignore[arg-type]
+                    WORLD,
+                    self.body_names[m.geom_bodyid[g]],
+                    vector3(size),
+                    _vector(m.geom_pos[g]),
+                    _rotation(m.geom_quat[g]),
+                    vertices=self._vertices(int(m.geom_dataid[g])) if kind == "hull" else (),
+                    friction=_vector(m.geom_friction[g]),
+                    contype=0 if no_contact else int(m.geom_contype[g]) & 0x7FFFFFFF,
+                    conaffinity=0 if no_contact else int(m.geom_conaffinity[g]) & 0x7FFFFFFF,
+                    condim=int(m.geom_condim[g]),
+                    priority=int(m.geom_priority[g]),
+                    margin=float(m.geom_margin[g]),
+                    gap=float(m.geom_gap[g]),
+                    solmix=float(m.geom_solmix[g]),
+                    solref=_floats(m.geom_solref[g][:2]),  # type: ignore[arg-type]
+                    solimp=_floats(m.geom_solimp[g][:5]),  # type: ignore[arg-type]
+                )
+            )
+
+    def _vertices(self, mesh: int) -> tuple[Vec3, ...]:
+        start, count = int(self.m.mesh_vertadr[mesh]), int(self.m.mesh_vertnum[mesh])
+        hull = convex_hull(np.array(self.m.mesh_vert[start : start + count], dtype=np.float64))
+        return tuple(vector3(vertex) for vertex in hull.tolist())
+
+    def _sites(self, links: dict[str, LinkDescription]) -> None:
+        m = self.m
+        names = self._names("site", m.nsite, lambda i: f"{self.body_names[m.site_bodyid[i]]}/site{i}")
+        for s in range(m.nsite):
+            # A body and a site may share a name in MJCF; frames may not.
+            name = names[s] if names[s] not in links else f"{names[s]}/site"
+            body = links[self.body_names[m.site_bodyid[s]]]
+            body.sites.append((name, _vector(m.site_pos[s]), _rotation(m.site_quat[s])))
+
+    def _actuator(self, i: int) -> Actuator:
+        m = self.m
+        joint = self.joints[int(m.actuator_trnid[i][0])]
+        free = (-math.inf, math.inf)
+        affine = int(m.actuator_biastype[i]) == int(self.mujoco.mjtBias.mjBIAS_AFFINE)
+        return Actuator(
+            self.actuator_names[i],
+            joint.name,
+            gear=_floats(m.actuator_gear[i][: NV[joint.kind]]),
+            gain=float(m.actuator_gainprm[i][0]),
+            bias=_vector(m.actuator_biasprm[i][:3]) if affine else ZERO,
+            control_range=_floats(m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else free,  # type: ignore[arg-type]
+            force_range=_floats(m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else free,  # type: ignore[arg-type]
+        )
+
+    def _keyframes(self, actuators: list[Actuator]) -> list[KeyframeDescription]:
+        m = self.m
+        keys = []
+        if m.nq:
+            keys.append(self._state(INITIAL, m.qpos0, np.zeros(m.nv), {}))
+        names = self._names("key", m.nkey, lambda i: f"key{i}")
+        kept = [i for i in range(m.nu) if mjcf_unsupported.actuator(self.mujoco, m, i) is None]
+        for k in range(m.nkey):
+            control = {a.name: float(m.key_ctrl[k][i]) for a, i in zip(actuators, kept, strict=True)}
+            name = names[k] if names[k] != INITIAL else f"{INITIAL}/key{k}"
+            keys.append(self._state(name, m.key_qpos[k], m.key_qvel[k], control))
+        return keys
+
+    def _state(self, name: str, qpos: np.ndarray, qvel: np.ndarray, control: dict[str, float]) -> KeyframeDescription:
+        key = KeyframeDescription(name, {}, control=control)
+        for j, joint in self.joints.items():
+            q, v = int(self.m.jnt_qposadr[j]), int(self.m.jnt_dofadr[j])
+            key.q[joint.name] = _floats(qpos[q : q + NQ[joint.kind]])
+            rate = _floats(qvel[v : v + NV[joint.kind]])
+            if joint.kind == "free":
+                # MuJoCo's linear velocity is in world axes; ours is in the body's.
+                turn = _rotation(qpos[q + 3 : q + 7])
+                rate = (*apply_transposed(turn, vector3(rate[:3])), *rate[3:])
+            key.v[joint.name] = rate
+        return key
+
+    def _pairs(self) -> list[ContactPair]:
+        m = self.m
+        pairs = []
+        for p in range(m.npair):
+            first, second = int(m.pair_geom1[p]), int(m.pair_geom2[p])
+            if first in self.geom_names and second in self.geom_names:
+                pairs.append(
+                    ContactPair(
+                        self.geom_names[first],
+                        self.geom_names[second],
+                        friction=_floats(m.pair_friction[p]),  # type: ignore[arg-type]
+                        condim=int(m.pair_dim[p]),
+                        margin=float(m.pair_margin[p]),
+                        gap=float(m.pair_gap[p]),
+                        solref=_floats(m.pair_solref[p][:2]),  # type: ignore[arg-type]
+                        solimp=_floats(m.pair_solimp[p][:5]),  # type: ignore[arg-type]
+                    )
+                )
+        return pairs
+
+
+def _back(joint: Joint, reference: float) -> Transform:
+    """The motion that undoes MuJoCo's reference position: the joint turns or slides by qpos - ref."""
+    if joint.kind == "revolute" and reference:
+        return tidy(from_axis_angle(joint.axis, -reference)), ZERO
+    if joint.kind == "prismatic" and reference:
+        return IDENTITY, scale(-reference, joint.axis)
+    return IDENTITY, ZERO
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(x) for x in values)
+
+
+def _vector(values: Any) -> Vec3:
+    return vector3([float(x) for x in values])
+
+
+def _unit(values: Any) -> Vec3:
+    x, y, z = _vector(values)
+    length = math.hypot(x, y, z)
+    return (x, y, z) if length == 1.0 else (x / length, y / length, z / length)
+
+
+def _rotation(quaternion: Any) -> Mat3:
+    w, x, y, z = (float(c) for c in quaternion)
+    if (x, y, z) == (0.0, 0.0, 0.0):
+        return IDENTITY
+    return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))

@@ -1,0 +1,193 @@
+"""An MJCF document made safe for MuJoCo's compiler: files read by our rules, looks left out, sizes bounded.
+
+MuJoCo opens whatever files a document names. Here they are resolved and read first, under the rules of `paths`, and
+handed over in memory under names of our own; the compiler itself sees no path that exists. What only concerns looks
+(textures, materials, skins, lights, the `<visual>` section) is left out, and so is `<size>`, which asks for memory.
+"""
+
+import importlib
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from adjoin.errors import ModelError
+from adjoin.io import xml
+from adjoin.io.paths import Files
+from adjoin.io.xml import Element
+from adjoin.model.description import Where
+
+MAX_COPIES = 10_000
+MAX_INCLUDES = 200
+_LOOKS = {"texture", "material", "skin", "light", "visual", "size"}
+_FILE_ATTRIBUTES = re.compile(r"file|file(right|left|up|down|front|back)")
+# Elements that multiply others: <replicate count>, <composite count>, <flexcomp count>, ... and large grids.
+_COUNTED = {"replicate": "count", "composite": "count", "flexcomp": "count", "hfield": "nrow ncol"}
+
+
+@dataclass
+class Scanned:
+    """A document ready to be compiled.
+
+    Attributes:
+        text: XML without includes, one element a line.
+        assets: the files it refers to, by the names it uses for them.
+        lines: where each line of the text comes from.
+    """
+
+    text: str
+    assets: dict[str, bytes]
+    lines: list[Where]
+
+    def locate(self, message: str) -> str:
+        """A compiler message with its line numbers turned into places in the original files."""
+
+        def replace(found: re.Match[str]) -> str:
+            line = int(found[2])
+            return f"{found[1]}{self.lines[line - 1]}" if 0 < line <= len(self.lines) else found[0]
+
+        return re.sub(r"(line )(\d+)(, column -?\d+)?", replace, message)
+
+
+@dataclass
+class _Scan:
+    files: Files
+    assets: dict[str, bytes] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    includes: int = 0
+    elements: int = 0
+    folders: dict[str, str] = field(default_factory=dict)
+    strip: bool = False
+
+
+def scan(root: Element, files: Files) -> Scanned:
+    """Prepare a parsed MJCF document.
+
+    Args:
+        root: its `<mujoco>` element.
+        files: what it may reach.
+
+    Raises:
+        ModelError: files that are missing or refused, include cycles, sizes beyond reason.
+    """
+    state = _Scan(files)
+    _expand(root, state, [])
+    for compiler in root.all("compiler"):
+        for key in ("meshdir", "texturedir", "assetdir"):
+            if key in compiler.attributes:
+                state.folders[key] = compiler.attributes.pop(key)
+        state.strip = state.strip or compiler.attributes.pop("strippath", "false") == "true"
+    _clean(root, state, 1)
+    lines: list[str] = []
+    places: list[Where] = []
+    _write(root, lines, places)
+    return Scanned("\n".join(lines), state.assets, places)
+
+
+def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
+    """Put the contents of included files in place of the includes."""
+    children: list[Element] = []
+    for child in element.children:
+        state.elements += 1
+        if state.elements > xml.MAX_ELEMENTS:
+            child.fail(f"more than {xml.MAX_ELEMENTS} elements with all includes")
+        if child.tag != "include":
+            _expand(child, state, open_files)
+            children.append(child)
+            continue
+        state.includes += 1
+        if state.includes > MAX_INCLUDES:
+            child.fail(f"more than {MAX_INCLUDES} includes")
+        path = state.files.resolve(child.text("file"), child)
+        if str(path) in open_files:
+            chain = " -> ".join(Path(name).name for name in [*open_files, str(path)])
+            child.fail(f"files include each other in a circle: {chain}")
+        data = state.files.read(path, child, xml.MAX_BYTES)
+        included = xml.parse(data, path.name)
+        if included.tag not in ("mujoco", "mujocoinclude"):
+            included.fail("an included file must have <mujocoinclude> or <mujoco> outermost")
+        _expand(included, state, [*open_files, str(path)])
+        children += included.children
+    element.children = children
+
+
+def _clean(element: Element, state: _Scan, copies: int) -> None:
+    element.children = [child for child in element.children if child.tag not in _LOOKS]
+    element.attributes.pop("material", None)
+    for attribute in _COUNTED.get(element.tag, "").split():
+        if attribute in element.attributes:
+            copies *= _product(element, attribute)
+    if copies > (MAX_COPIES if element.tag != "hfield" else MAX_COPIES**2):
+        element.fail(f"it makes {copies} copies; at most {MAX_COPIES} are allowed")
+    for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
+        element.attributes[attribute] = _asset(element, attribute, state)
+    for child in element.children:
+        _clean(child, state, copies)
+
+
+def _product(element: Element, attribute: str) -> int:
+    value = 1.0
+    for word in element.attributes[attribute].split():
+        try:
+            value *= max(1.0, abs(float(word)))
+        except ValueError:
+            return 1  # not a number: the compiler says so
+    return int(min(value, 1e18)) if math.isfinite(value) else 10**18
+
+
+def _asset(element: Element, attribute: str, state: _Scan) -> str:
+    """Read a file and give it a name of our own, which the compiler finds in memory."""
+    address = element.text(attribute)
+    if state.strip:
+        address = re.split(r"[/\\]", address)[-1]
+    folder = state.folders.get("assetdir", "")
+    folder = state.folders.get("meshdir" if element.tag != "texture" else "texturedir", folder)
+    within = str(PurePosixPath(folder.replace("\\", "/")) / address) if folder else address
+    path = state.files.resolve(within, element)
+    key = str(path)
+    if key not in state.names:
+        name = f"file{len(state.names)}{path.suffix.lower()}"
+        state.names[key] = name
+        state.assets[name] = state.files.read(path, element)
+    if element.tag == "mesh" and "name" not in element.attributes:
+        element.attributes["name"] = Path(address.replace("\\", "/")).stem  # MuJoCo's rule for nameless meshes
+    return state.names[key]
+
+
+def _write(element: Element, lines: list[str], places: list[Where], depth: int = 0) -> None:
+    attributes = "".join(f" {key}={quoteattr(value)}" for key, value in element.attributes.items())
+    places.append(element.where)
+    if not element.children:
+        lines.append(f"<{element.tag}{attributes}/>")
+        return
+    lines.append(f"<{element.tag}{attributes}>")
+    for child in element.children:
+        _write(child, lines, places, depth + 1)
+    places.append(element.where)
+    lines.append(f"</{element.tag}>")
+
+
+def compile_document(scanned: Scanned, where: Where) -> tuple[Any, Any]:
+    """Run MuJoCo's compiler.
+
+    Returns:
+        The module and its compiled model.
+
+    Raises:
+        ModelError: MuJoCo is not installed, or it refuses the document.
+    """
+    try:
+        mujoco: Any = importlib.import_module("mujoco")
+    except ImportError as error:
+        raise ModelError(
+            f"{where}: reading MJCF needs MuJoCo's compiler; install it with: pip install 'adjoin[mjcf]' ({error})"
+        ) from None
+    try:
+        return mujoco, mujoco.MjModel.from_xml_string(scanned.text, scanned.assets)
+    except ValueError as error:
+        text = " ".join(scanned.locate(str(error)).split())
+        raise ModelError(f"{where}: MuJoCo: {text}") from None
+    except mujoco.FatalError as error:
+        raise ModelError(f"{where}: MuJoCo: {' '.join(str(error).split())}") from None

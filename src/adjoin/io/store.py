@@ -1,0 +1,228 @@
+"""Models as safetensors files: numbers as tensors, one per field of each kind of part; names and structure as JSON.
+
+No code is stored and none is run on loading. The fields are those of the dataclasses: `bodies.mass` is (n,),
+`bodies.rotation` is (n, 3, 3); `bodies.joint.damping`, whose length differs from joint to joint, is one flat tensor,
+with the lengths in `bodies.joint.damping#`.
+"""
+
+import dataclasses
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adjoin.errors import ModelError
+from adjoin.io import safetensors
+from adjoin.model.joint import Joint, Mimic
+from adjoin.model.model import Model
+from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+
+FORMAT = "adjoin-model-1"
+
+_PARTS: dict[str, type] = {
+    "bodies": Body,
+    "frames": Frame,
+    "geometries": Geometry,
+    "actuators": Actuator,
+    "keyframes": Keyframe,
+    "pairs": ContactPair,
+    "fixture": Fixture,
+}
+_SHAPES: dict[str, tuple[int, ...]] = {
+    "position": (3,),
+    "rotation": (3, 3),
+    "com": (3,),
+    "inertia": (6,),
+    "axis": (3,),
+    "size": (3,),
+    "bias": (3,),
+    "solref": (2,),
+    "solimp": (5,),
+    "control_range": (2,),
+    "force_range": (2,),
+}
+
+
+def save(model: Model, path: str | Path) -> None:
+    """Write a model to a file; `adjoin.load` reads it back, equal to the last bit.
+
+    Args:
+        model: any model.
+        path: conventionally ending in .safetensors.
+    """
+    Path(path).write_bytes(to_bytes(model))
+
+
+def to_bytes(model: Model) -> bytes:
+    """The file that `save` writes."""
+    tensors: dict[str, np.ndarray] = {"gravity": np.array(model.gravity, dtype=np.float64)}
+    structure: dict[str, Any] = {
+        "name": model.name,
+        "parents_touch": model.parents_touch,
+        "exclusions": [list(pair) for pair in model.exclusions],
+    }
+    for part, record in _PARTS.items():
+        items = getattr(model, part)
+        items = [items] if isinstance(items, Fixture) else list(items)
+        structure[part] = len(items)
+        _write_columns(part, record, items, tensors, structure)
+    text = json.dumps(structure, sort_keys=True, separators=(",", ":"))
+    return safetensors.write(tensors, {"format": FORMAT, "model": text})
+
+
+def from_bytes(data: bytes, source: str) -> Model:
+    """The model in a file that `save` wrote.
+
+    Raises:
+        ModelError: the file is not one, or what it holds is no model.
+    """
+    tensors, metadata = safetensors.read(data, source)
+    if metadata.get("format") != FORMAT:
+        raise ModelError(f"{source}: format {metadata.get('format')!r} is not {FORMAT!r}: not saved by adjoin.save")
+    try:
+        structure = json.loads(metadata.get("model", ""))
+    except (ValueError, RecursionError):
+        raise ModelError(f"{source}: the structure is not JSON") from None
+    if not isinstance(structure, dict):
+        raise ModelError(f"{source}: the structure is not an object")
+    reader = _Columns(source, tensors, structure)
+    exclusions = reader.value("exclusions", list)
+    if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
+        raise ModelError(f"{source}: exclusions are not pairs of names")
+    parts = {part: tuple(reader.records(part, record)) for part, record in _PARTS.items()}
+    fixture = parts.pop("fixture")
+    if len(fixture) != 1:
+        raise ModelError(f"{source}: there must be one fixture, not {len(fixture)}")
+    try:
+        return Model(
+            name=reader.value("name", str),
+            gravity=tuple(reader.column("gravity", (3,)).tolist()),  # type: ignore[arg-type]
+            parents_touch=reader.value("parents_touch", bool),
+            exclusions=tuple((first, second) for first, second in exclusions),
+            fixture=fixture[0],
+            **parts,
+        )
+    except ModelError as error:
+        raise ModelError(f"{source}: {error}") from None
+
+
+def _fields(record: type) -> list[tuple[str, Any]]:
+    hints = typing.get_type_hints(record)
+    return [(field.name, hints[field.name]) for field in dataclasses.fields(record)]
+
+
+def _is_ragged(name: str, hint: Any) -> bool:
+    return typing.get_origin(hint) is tuple and name not in _SHAPES and typing.get_args(hint)[-1] is Ellipsis
+
+
+def _write_columns(
+    path: str, record: type, items: list[Any], tensors: dict[str, np.ndarray], structure: dict[str, Any]
+) -> None:
+    for name, hint in _fields(record):
+        key = f"{path}.{name}"
+        values = [getattr(item, name) for item in items]
+        if hint is Joint:
+            _write_columns(key, Joint, values, tensors, structure)
+        elif hint == Mimic | None:
+            present = [index for index, value in enumerate(values) if value is not None]
+            structure[key] = present
+            _write_columns(key, Mimic, [values[index] for index in present], tensors, structure)
+        elif hint is float or name in _SHAPES:
+            tensors[key] = np.array(values, dtype=np.float64).reshape(len(items), *_SHAPES.get(name, ()))
+        elif hint is int:
+            tensors[key] = np.array(values, dtype=np.int64)
+        elif _is_ragged(name, hint):
+            tensors[key + "#"] = np.array([len(value) for value in values], dtype=np.int64)
+            tail = (3,) if name == "vertices" else ()
+            tensors[key] = np.array([x for value in values for x in value], dtype=np.float64).reshape(-1, *tail)
+        elif typing.get_origin(hint) is tuple:
+            tensors[key] = np.array(values, dtype=np.float64).reshape(len(items), len(typing.get_args(hint)))
+        else:
+            structure[key] = values
+
+
+@dataclasses.dataclass
+class _Columns:
+    """Reads columns back, each checked for its kind and length."""
+
+    source: str
+    tensors: dict[str, np.ndarray]
+    structure: dict[str, Any]
+
+    def fail(self, key: str, message: str) -> typing.NoReturn:
+        raise ModelError(f"{self.source}: {key} {message}")
+
+    def value(self, key: str, kind: type) -> Any:
+        found = self.structure.get(key)
+        if type(found) is not kind:
+            self.fail(key, f"must be a {kind.__name__}")
+        return found
+
+    def column(self, key: str, shape: tuple[int, ...], kind: str = "f") -> np.ndarray:
+        found = self.tensors.get(key)
+        if found is None or found.dtype.kind != kind:
+            self.fail(key, f"must be a tensor of {'numbers' if kind == 'f' else 'whole numbers'}")
+        if found.shape != shape:
+            self.fail(key, f"has shape {found.shape}; it needs {shape}")
+        return found
+
+    def records(self, part: str, record: type) -> list[Any]:
+        count = self.value(part, int)
+        if not 0 <= count <= 1_000_000:
+            self.fail(part, "must be a sensible count")
+        return self._records(part, record, count)
+
+    def _records(self, path: str, record: type, count: int) -> list[Any]:
+        columns = {name: self._read(f"{path}.{name}", name, hint, count) for name, hint in _fields(record)}
+        return [record(**{name: values[i] for name, values in columns.items()}) for i in range(count)]
+
+    def _read(self, key: str, name: str, hint: Any, count: int) -> list[Any]:
+        if hint is Joint:
+            return self._records(key, Joint, count)
+        if hint == Mimic | None:
+            return self._optional(key, count)
+        if hint is float or name in _SHAPES:
+            return _frozen(self.column(key, (count, *_SHAPES.get(name, ()))).tolist())
+        if hint is int:
+            return self.column(key, (count,), "i").tolist()
+        if _is_ragged(name, hint):
+            return self._ragged(key, name, count)
+        if typing.get_origin(hint) is tuple:
+            return _frozen(self.column(key, (count, len(typing.get_args(hint)))).tolist())
+        values = self.value(key, list)
+        if len(values) != count or not all(isinstance(value, str) for value in values):
+            self.fail(key, f"must be {count} texts")
+        if typing.get_origin(hint) is typing.Literal and not set(values) <= set(typing.get_args(hint)):
+            self.fail(key, f"must be among {', '.join(typing.get_args(hint))}")
+        return values
+
+    def _ragged(self, key: str, name: str, count: int) -> list[Any]:
+        lengths = self.column(key + "#", (count,), "i").tolist()
+        tail = (3,) if name == "vertices" else ()
+        if any(length < 0 for length in lengths):
+            self.fail(key + "#", "has a negative length")
+        flat = _frozen(self.column(key, (sum(lengths), *tail)).tolist())
+        out, at = [], 0
+        for length in lengths:
+            out.append(tuple(flat[at : at + length]))
+            at += length
+        return out
+
+    def _optional(self, key: str, count: int) -> list[Mimic | None]:
+        present = self.value(key, list)
+        if not all(type(i) is int and 0 <= i < count for i in present) or len(set(present)) != len(present):
+            self.fail(key, "must be different indices of joints")
+        out: list[Mimic | None] = [None] * count
+        for index, mimic in zip(present, self._records(key, Mimic, len(present)), strict=True):
+            out[index] = mimic
+        return out
+
+
+def _frozen(value: list[Any]) -> list[Any]:
+    return [_tuple(item) for item in value]
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(_tuple(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,256 @@
+"""URDF, read strictly: links and joints as the specification has them, errors with file and line.
+
+Extensions of other tools (gazebo, transmission, ros2_control, sensor, ...) are passed over. One is read: the `<adjoin>`
+element, with which `urdf_write` says what URDF has no words for. Two elements beyond the specification are understood
+as other tools write them: `<capsule radius length>` and joints of type "spherical".
+"""
+
+import difflib
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from adjoin.io import extension
+from adjoin.io.hull import convex_hull
+from adjoin.io.mesh import read_vertices
+from adjoin.io.paths import Files
+from adjoin.io.xml import Element
+from adjoin.model.description import Description, JointDescription, LinkDescription
+from adjoin.model.joint import Joint, JointKind, Mat3, Mimic, Vec3
+from adjoin.model.parts import WORLD, Geometry
+from adjoin.spatial.inertia import rotate
+from adjoin.spatial.rotation import from_rpy, tidy
+from adjoin.spatial.vector import IDENTITY, ZERO, vector3
+
+Meshes = Literal["hull", "ignore"]
+
+_KINDS: dict[str, JointKind | None] = {
+    "revolute": "revolute",
+    "continuous": "continuous",
+    "prismatic": "prismatic",
+    "fixed": None,
+    "floating": "free",
+    "planar": "planar",
+    "spherical": "ball",
+}
+_UNIT_AXIS = 1e-5  # what rounding to five digits does to a unit vector
+_RIGHT_ANGLE = 1e-4
+
+_CHILDREN = {
+    "robot": ("link", "joint"),
+    "link": ("inertial", "visual", "collision"),
+    "joint": ("origin", "parent", "child", "axis", "limit", "dynamics", "mimic"),
+    "inertial": ("origin", "mass", "inertia"),
+    "collision": ("origin", "geometry"),
+}
+
+
+@dataclass
+class _Reader:
+    files: Files
+    meshes: Meshes
+    repair: Collection[str]
+    shape_names: set[str] = field(default_factory=set)
+    hulls: dict[tuple[str, tuple[float, ...]], tuple[Vec3, ...]] = field(default_factory=dict)
+
+
+def read(root: Element, files: Files, *, meshes: Meshes = "hull", repair: Collection[str] = ()) -> Description:
+    """Read a parsed URDF document.
+
+    Args:
+        root: its `<robot>` element.
+        files: what mesh files it may reach.
+        meshes: "hull" reads collision meshes as convex hulls, "ignore" leaves them out.
+        repair: names of flaws to repair; see `adjoin.model.physical`.
+    """
+    reader = _Reader(files, meshes, repair)
+    _refuse_xacro(root)
+    _refuse_misspelt(root)
+    name = root.name()
+    links = [_link(reader, element) for element in root.all("link")]
+    joints = [_joint(reader, element) for element in root.all("joint")]
+    description = Description(name, root.where, links, joints)
+    block = root.one("adjoin")
+    if block is not None:
+        extension.read(block, description)
+    return description
+
+
+def _refuse_xacro(root: Element) -> None:
+    for element in root.children:
+        if element.tag.startswith("xacro:"):
+            element.fail("this is a xacro file; expand it first: xacro robot.urdf.xacro > robot.urdf")
+
+
+def _refuse_misspelt(element: Element) -> None:
+    """Refuse children that look like a known one misspelt; other unknown ones are some tool's extension."""
+    known = _CHILDREN[element.tag]
+    for child in element.children:
+        if child.tag not in known and (close := difflib.get_close_matches(child.tag, known, 1, 0.75)):
+            child.fail(f"not known in <{element.tag}>; did you mean <{close[0]}>?")
+
+
+def _origin(reader: _Reader, element: Element) -> tuple[Vec3, Mat3]:
+    origin = element.one("origin")
+    if origin is None:
+        return ZERO, IDENTITY
+    rpy = origin.numbers("rpy", 3, (0.0, 0.0, 0.0))
+    if "right_angles" in reader.repair:
+        quarters = [round(angle / (math.pi / 2)) * (math.pi / 2) for angle in rpy]
+        rpy = tuple(q if abs(q - a) <= _RIGHT_ANGLE else a for q, a in zip(quarters, rpy, strict=True))
+    return vector3(origin.numbers("xyz", 3, (0.0, 0.0, 0.0))), tidy(from_rpy(*rpy))
+
+
+def _link(reader: _Reader, element: Element) -> LinkDescription:
+    _refuse_misspelt(element)
+    link = LinkDescription(element.name(), element.where)
+    inertial = element.one("inertial")
+    if inertial is not None:
+        _refuse_misspelt(inertial)
+        link.inertial = inertial.where
+        link.mass = inertial.need("mass").number("value")
+        moments = inertial.need("inertia")
+        link.com, rotation = _origin(reader, inertial)
+        xx, xy, xz, yy, yz, zz = (moments.number(key) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+        link.inertia = (xx, xy, xz, yy, yz, zz)
+        if rotation != IDENTITY:
+            link.inertia = rotate(rotation, link.inertia)
+    for collision in element.all("collision"):
+        shape = _collision(reader, collision, link.name)
+        if shape is not None:
+            link.geometries.append(shape)
+    return link
+
+
+def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
+    _refuse_misspelt(element)
+    position, rotation = _origin(reader, element)
+    geometry = element.need("geometry")
+    if len(geometry.children) != 1:
+        geometry.fail(f"it has {len(geometry.children)} shapes; it needs one of: box, sphere, cylinder, capsule, mesh")
+    shape = geometry.children[0]
+    vertices: tuple[Vec3, ...] = ()
+    size: Vec3 = ZERO
+    if shape.tag == "sphere":
+        kind, size = "sphere", (shape.positive("radius"), 0.0, 0.0)
+    elif shape.tag == "box":
+        x, y, z = shape.numbers("size", 3)
+        if min(x, y, z) < 0.0:
+            shape.fail(f"size={min(x, y, z):g} must not be negative")
+        kind, size = "box", (x / 2, y / 2, z / 2)
+    elif shape.tag in ("cylinder", "capsule"):
+        kind, size = shape.tag, (shape.positive("radius"), shape.not_negative("length") / 2, 0.0)
+    elif shape.tag == "mesh":
+        if reader.meshes == "ignore":
+            return None
+        kind, vertices = "hull", _hull(reader, shape)
+    else:
+        shape.fail("no such shape; shapes: box, sphere, cylinder, capsule, mesh")
+    name = element.name() if element.attributes.get("name", "").strip() else f"{link}/0"
+    base, count = name.removesuffix("/0"), 0
+    while name in reader.shape_names:
+        count += 1
+        name = f"{base}/{count}"
+    reader.shape_names.add(name)
+    return Geometry(name, kind, WORLD, link, size, position, rotation, vertices)
+
+
+def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
+    scale = shape.numbers("scale", 3, (1.0, 1.0, 1.0))
+    if 0.0 in scale:
+        shape.fail("scale has a zero; a mesh needs some size")
+    path = reader.files.resolve(
+        shape.text("filename"), shape, hint=" (or pass meshes='ignore' to leave collision meshes out)"
+    )
+    key = (str(path), scale)
+    if key not in reader.hulls:
+        vertices = read_vertices(reader.files.read(path, shape), path.name, shape)
+        hull = convex_hull(vertices) * np.array(scale)
+        if not np.isfinite(hull).all():
+            shape.fail("scale makes the mesh too large for numbers")
+        reader.hulls[key] = tuple(vector3(vertex) for vertex in hull.tolist())
+    return reader.hulls[key]
+
+
+def _joint(reader: _Reader, element: Element) -> JointDescription:
+    _refuse_misspelt(element)
+    name, kind_name = element.name(), element.text("type")
+    if kind_name not in _KINDS:
+        element.fail(f"joint {name!r}: no joint type {kind_name!r}; types: {', '.join(_KINDS)}")
+    kind = _KINDS[kind_name]
+    position, rotation = _origin(reader, element)
+    description = JointDescription(
+        None,
+        name,
+        element.where,
+        element.need("parent").name("link"),
+        element.need("child").name("link"),
+        position,
+        rotation,
+    )
+    if kind is None:
+        return description
+    dynamics = element.one("dynamics")
+    damping = dynamics.not_negative("damping", 0.0) if dynamics else 0.0
+    friction = dynamics.not_negative("friction", 0.0) if dynamics else 0.0
+    lower, upper, velocity, effort = _limits(reader, element, name, kind)
+    dofs = {"ball": 3, "planar": 3, "free": 6}.get(kind, 1)
+    description.joint = Joint(
+        name,
+        kind,
+        axis=_axis(reader, element, name) if kind not in ("ball", "free") else (0.0, 0.0, 1.0),
+        lower=lower,
+        upper=upper,
+        velocity_limit=velocity,
+        effort_limit=effort,
+        damping=(damping,) * dofs,
+        friction=(friction,) * dofs,
+        mimic=_mimic(element),
+    )
+    return description
+
+
+def _axis(reader: _Reader, element: Element, name: str) -> Vec3:
+    axis = element.one("axis")
+    if axis is None:
+        return (1.0, 0.0, 0.0)  # what the specification says
+    x, y, z = axis.numbers("xyz", 3)
+    length = math.hypot(x, y, z)
+    if length < 1e-9:
+        axis.fail(f"joint {name!r}: xyz is zero; an axis is a unit vector")
+    if abs(length - 1.0) > _UNIT_AXIS and "axis" not in reader.repair:
+        axis.fail(f"joint {name!r}: xyz has length {length:.6g}, not 1; pass repair=('axis',) to scale it")
+    return (x, y, z) if length == 1.0 else (x / length + 0.0, y / length + 0.0, z / length + 0.0)
+
+
+def _limits(reader: _Reader, element: Element, name: str, kind: JointKind) -> tuple[float, float, float, float]:
+    limit = element.one("limit")
+    bounded = kind in ("revolute", "prismatic")
+    if limit is None:
+        if bounded:
+            element.fail(f"joint {name!r}: a {kind} joint needs a <limit> with lower, upper, velocity and effort")
+        return -math.inf, math.inf, math.inf, math.inf
+    # The specification wants effort and velocity; where they do not apply they are often left out.
+    # Exporters write the largest double for "no limit".
+    velocity = limit.not_negative("velocity", None if bounded else math.inf, largest=math.inf)
+    effort = limit.not_negative("effort", None if bounded else math.inf, largest=math.inf)
+    if not bounded:
+        return -math.inf, math.inf, velocity, effort
+    lower, upper = limit.number("lower", 0.0, math.inf), limit.number("upper", 0.0, math.inf)
+    if lower > upper:
+        if "limits" not in reader.repair:
+            limit.fail(
+                f"joint {name!r}: lower={lower:g} is above upper={upper:g}; pass repair=('limits',) to swap them"
+            )
+        lower, upper = upper, lower
+    return lower, upper, velocity, effort
+
+
+def _mimic(element: Element) -> Mimic | None:
+    mimic = element.one("mimic")
+    if mimic is None:
+        return None
+    return Mimic(mimic.name("joint"), mimic.number("multiplier", 1.0), mimic.number("offset", 0.0))

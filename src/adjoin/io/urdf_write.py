@@ -1,0 +1,310 @@
+"""Models written as URDF. What URDF cannot say goes into an `<adjoin>` element (see `extension`), so nothing is lost.
+
+Links that were welded together stay welded: the body's link carries all the mass, the others are frames.
+"""
+
+import math
+from dataclasses import dataclass, field, fields
+from xml.sax.saxutils import quoteattr
+
+from adjoin.io.extension import CONTACT_NUMBERS, CONTACT_WHOLE, JOINT_FIELDS, PAIR_NUMBERS, UNLIMITED, VERSION
+from adjoin.model.joint import NEUTRAL, NQ, NV, Joint
+from adjoin.model.model import Model
+from adjoin.model.parts import WORLD, Body, ContactPair, Frame, Geometry
+from adjoin.spatial.motion import STILL, Transform, transform_compose, transform_inverse
+from adjoin.spatial.rotation import to_rpy
+from adjoin.spatial.vector import IDENTITY, ZERO
+
+_BEYOND = 1e9  # what URDF is told where there is no limit
+_TYPES = {"free": "floating", "ball": "spherical"}
+
+
+def to_urdf(model: Model, *, header: str = "") -> str:
+    """A model as URDF text.
+
+    Args:
+        model: any model.
+        header: a comment to stand at the top, such as source and licence.
+
+    Returns:
+        The document. `adjoin.load` reads it back as the same model, up to the order of frames and to rounding in the
+        conversion of rotations.
+    """
+    return _Writer(model).document(header)
+
+
+def number(x: float) -> str:
+    """The shortest decimal that reads back as the same float."""
+    return repr(x + 0.0).removesuffix(".0")
+
+
+def numbers(values: tuple[float, ...]) -> str:
+    """Several of them."""
+    return " ".join(number(x) for x in values)
+
+
+def _tag(name: str, attributes: dict[str, str], children: list[str] | None = None) -> list[str]:
+    text = "".join(f" {key}={quoteattr(value)}" for key, value in attributes.items())
+    if not children:
+        return [f"<{name}{text}/>"]
+    return [f"<{name}{text}>", *(f"  {line}" for line in children), f"</{name}>"]
+
+
+def _origin(pose: Transform) -> list[str]:
+    rotation, position = pose
+    attributes = {}
+    if position != ZERO:
+        attributes["xyz"] = numbers(position)
+    if rotation != IDENTITY:
+        attributes["rpy"] = numbers(to_rpy(rotation))
+    return _tag("origin", attributes) if attributes else []
+
+
+@dataclass
+class _Writer:
+    model: Model
+    taken: set[str] = field(default_factory=set)
+    carriers: dict[int, str] = field(default_factory=dict)
+    extra: list[str] = field(default_factory=list)
+
+    def document(self, header: str) -> str:
+        model = self.model
+        self.taken = {frame.name for frame in model.frames} | {body.name for body in model.bodies}
+        self._choose_carriers()
+        lines: list[str] = []
+        lines += self._link(WORLD)
+        for index in range(len(model.bodies)):
+            lines += self._link(index)
+        for frame in model.frames:
+            if frame.kind == "link" and frame.name != self.carriers[frame.body]:
+                lines += _tag("link", {"name": frame.name}, self._collisions(frame.name))
+        for index, body in enumerate(model.bodies):
+            lines += self._joint(index, body)
+        names = {joint.name for joint in model.joints}
+        for frame in model.frames:
+            if frame.kind == "link" and frame.name != self.carriers[frame.body]:
+                name = _fresh(f"{frame.name}_fixed", names)
+                names.add(name)
+                ends = _tag("parent", {"link": self.carriers[frame.body]}) + _tag("child", {"link": frame.name})
+                origin = _origin((frame.rotation, frame.position))
+                lines += _tag("joint", {"name": name, "type": "fixed"}, [*origin, *ends])
+        lines += self._extension()
+        comment = [f"<!-- {header.strip().replace('--', '- -')} -->"] if header.strip() else []
+        body = _tag("robot", {"name": model.name}, lines)
+        return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *comment, *body]) + "\n"
+
+    def _choose_carriers(self) -> None:
+        """Name the link that carries each body's joint: its own frame if that lies in the joint, else a hidden link."""
+        frames = {(frame.body, frame.name): frame for frame in self.model.frames}
+        for index, body in enumerate(self.model.bodies):
+            own = frames.get((index, body.name))
+            if own is not None and own.kind == "link" and (own.rotation, own.position) == STILL:
+                self.carriers[index] = body.name
+                if body.mass == 0.0:
+                    self.extra += _tag("link", {"name": body.name, "massless": "1"})
+            else:
+                self._hide(index, body.name, body.mass == 0.0)
+        for frame in self.model.frames:
+            if frame.body == WORLD and frame.kind == "link" and (frame.rotation, frame.position) == STILL:
+                self.carriers[WORLD] = frame.name
+                break
+        else:
+            self._hide(WORLD, "world", False)
+
+    def _hide(self, index: int, name: str, massless: bool) -> None:
+        used = {frame.name for frame in self.model.frames} | set(self.carriers.values())
+        link = name if name not in used else _fresh(f"{name}/joint", used | self.taken)
+        self.carriers[index] = link
+        attributes = {"name": link, "hidden": "1"}
+        if index != WORLD:
+            attributes["body"] = name
+        if massless:
+            attributes["massless"] = "1"
+        self.extra += _tag("link", attributes)
+
+    def _link(self, index: int) -> list[str]:
+        part = self.model.fixture if index == WORLD else self.model.bodies[index]
+        children: list[str] = []
+        if part.mass or any(part.inertia):
+            keys = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+            inertia = {key: number(value) for key, value in zip(keys, part.inertia, strict=True)}
+            children = _tag(
+                "inertial",
+                {},
+                [
+                    *_origin((IDENTITY, part.com)),
+                    *_tag("mass", {"value": number(part.mass)}),
+                    *_tag("inertia", inertia),
+                ],
+            )
+        name = self.carriers[index]
+        return _tag("link", {"name": name}, children + self._collisions(name))
+
+    def _collisions(self, link: str) -> list[str]:
+        lines: list[str] = []
+        for shape in self.model.geometries:
+            if shape.link != link:
+                continue
+            frame = self.model.frames[self.model.frame_index(link)]
+            pose = _relative(frame, shape)
+            self._contact(shape)
+            if shape.kind in ("sphere", "box", "cylinder", "capsule"):
+                lines += _tag(
+                    "collision", {"name": shape.name}, [*_origin(pose), *_tag("geometry", {}, _primitive(shape))]
+                )
+            else:
+                attributes = {"name": shape.name, "link": link, "kind": shape.kind, "size": numbers(shape.size)}
+                attributes |= {"xyz": numbers(pose[1]), "rpy": numbers(to_rpy(pose[0]))}
+                if shape.vertices:
+                    attributes["vertices"] = "  ".join(numbers(vertex) for vertex in shape.vertices)
+                self.extra.insert(0, *_tag("shape", attributes))
+        return lines
+
+    def _contact(self, shape: Geometry) -> None:
+        defaults = {f.name: f.default for f in fields(Geometry)}
+        attributes = _changed(shape, CONTACT_NUMBERS, CONTACT_WHOLE, defaults)
+        if attributes:
+            self.extra += _tag("contact", {"shape": shape.name, **attributes})
+
+    def _joint(self, index: int, body: Body) -> list[str]:
+        joint = body.joint
+        extra: dict[str, str] = {}
+        kind = _TYPES.get(joint.kind, joint.kind)
+        if joint.kind == "revolute" and joint.lower == -math.inf and joint.upper == math.inf:
+            kind, extra["kind"] = "continuous", "revolute"
+        children = _origin((body.rotation, body.position))
+        children += _tag("parent", {"link": self.carriers[body.parent]})
+        children += _tag("child", {"link": self.carriers[index]})
+        if joint.kind not in ("free", "ball"):
+            children += _tag("axis", {"xyz": numbers(joint.axis)})
+        children += _limit(joint, kind, extra)
+        children += self._dynamics(joint, extra)
+        if joint.mimic:
+            mimic = {"joint": joint.mimic.joint, "multiplier": number(joint.mimic.multiplier)}
+            children += _tag("mimic", {**mimic, "offset": number(joint.mimic.offset)})
+        if extra:
+            self.extra += _tag("joint", {"name": joint.name, **extra})
+        return _tag("joint", {"name": joint.name, "type": kind}, children)
+
+    def _dynamics(self, joint: Joint, extra: dict[str, str]) -> list[str]:
+        plain: dict[str, str] = {}
+        for name in JOINT_FIELDS:
+            values = getattr(joint, name)
+            same = len(set(values)) == 1
+            if name in ("damping", "friction") and same:
+                if values[0]:
+                    plain[name] = number(values[0])
+            elif any(values):
+                extra[name] = number(values[0]) if same else numbers(values)
+        if joint.spring_reference != NEUTRAL[joint.kind]:
+            extra["spring_reference"] = numbers(joint.spring_reference)
+        return _tag("dynamics", plain) if plain else []
+
+    def _extension(self) -> list[str]:
+        model = self.model
+        lines = list(self.extra)
+        for frame in model.frames:
+            if frame.kind == "site":
+                carrier = self.carriers[frame.body]
+                if any(carrier == f.name for f in model.frames):
+                    place = {"link": carrier, "xyz": numbers(frame.position), "rpy": numbers(to_rpy(frame.rotation))}
+                else:
+                    place = self._site_on_frame(frame)
+                lines += _tag("site", {"name": frame.name, **place})
+        for actuator in model.actuators:
+            attributes = {"name": actuator.name, "joint": actuator.joint, "gear": numbers(actuator.gear)}
+            attributes |= {"gain": number(actuator.gain), "bias": numbers(actuator.bias)}
+            for name in ("control_range", "force_range"):
+                low, high = getattr(actuator, name)
+                if not (math.isinf(low) and math.isinf(high)):
+                    attributes[name] = numbers((max(low, -_BEYOND), min(high, _BEYOND)))
+            lines += _tag("actuator", attributes)
+        lines += self._keyframes()
+        for first, second in model.exclusions:
+            lines += _tag("exclude", {"first": first, "second": second})
+        defaults = {f.name: f.default for f in fields(ContactPair)}
+        for pair in model.pairs:
+            constants = _changed(pair, PAIR_NUMBERS, ("condim",), defaults)
+            lines += _tag("pair", {"first": pair.first, "second": pair.second, **constants})
+        attributes = {"version": VERSION}
+        if model.gravity != (0.0, 0.0, -9.81):
+            attributes["gravity"] = numbers(model.gravity)
+        if model.parents_touch:
+            attributes["parents_touch"] = "1"
+        return _tag("adjoin", attributes, lines) if lines or len(attributes) > 1 else []
+
+    def _site_on_frame(self, site: Frame) -> dict[str, str]:
+        # The body's own link is hidden and may carry no sites; any visible frame of the body will do.
+        frame = next((f for f in self.model.frames if f.body == site.body and f.kind == "link"), None)
+        if frame is None:
+            return {
+                "link": self.carriers[site.body],
+                "xyz": numbers(site.position),
+                "rpy": numbers(to_rpy(site.rotation)),
+            }
+        rotation, position = _relative(frame, site)
+        return {"link": frame.name, "xyz": numbers(position), "rpy": numbers(to_rpy(rotation))}
+
+    def _keyframes(self) -> list[str]:
+        lines: list[str] = []
+        for key in self.model.keyframes:
+            children: list[str] = []
+            for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
+                if joint.nq:
+                    attributes = {"name": joint.name, "q": numbers(key.q[at.q : at.q + NQ[joint.kind]])}
+                    if any(key.v):
+                        attributes["v"] = numbers(key.v[at.v : at.v + NV[joint.kind]])
+                    children += _tag("joint", attributes)
+            for actuator, control in zip(self.model.actuators, key.control, strict=False):
+                children += _tag("actuator", {"name": actuator.name, "control": number(control)})
+            lines += _tag("keyframe", {"name": key.name}, children)
+        return lines
+
+
+def _relative(frame: Frame, part: Geometry | Frame) -> Transform:
+    inverse = transform_inverse((frame.rotation, frame.position))
+    return transform_compose(inverse, (part.rotation, part.position))
+
+
+def _fresh(name: str, used: set[str]) -> str:
+    count, candidate = 1, name
+    while candidate in used:
+        count += 1
+        candidate = f"{name}{count}"
+    return candidate
+
+
+def _changed(item: object, sizes: dict[str, int], whole: tuple[str, ...], defaults: dict) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for name in (*sizes, *whole):
+        value = getattr(item, name)
+        if value != defaults[name]:
+            out[name] = numbers(value) if isinstance(value, tuple) else str(value) if name in whole else number(value)
+    return out
+
+
+def _primitive(shape: Geometry) -> list[str]:
+    if shape.kind == "sphere":
+        return _tag("sphere", {"radius": number(shape.size[0])})
+    if shape.kind == "box":
+        return _tag("box", {"size": numbers((2 * shape.size[0], 2 * shape.size[1], 2 * shape.size[2]))})
+    return _tag(shape.kind, {"radius": number(shape.size[0]), "length": number(2 * shape.size[1])})
+
+
+def _limit(joint: Joint, kind: str, extra: dict[str, str]) -> list[str]:
+    """The <limit> element; what has no limit is told to URDF as a very large one, and to us in the extension."""
+    if joint.kind == "ball" and joint.upper != math.inf:
+        extra["upper"] = number(joint.upper)
+    bounded = kind in ("revolute", "prismatic")
+    attributes: dict[str, str] = {}
+    for flag, (name, bound) in UNLIMITED.items():
+        if name in ("lower", "upper") and not bounded:
+            continue
+        value = getattr(joint, name)
+        if value == bound:
+            if bounded:
+                attributes[name.removesuffix("_limit")] = number(math.copysign(_BEYOND, bound))
+                extra[flag] = "1"
+        else:
+            attributes[name.removesuffix("_limit")] = number(value)
+    return _tag("limit", attributes) if attributes else []

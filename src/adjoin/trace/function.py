@@ -1,0 +1,155 @@
+"""`adjoin.function`: your own kernel from a Python function."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from adjoin.errors import InputError, TraceError
+from adjoin.trace import tree
+from adjoin.trace.operator import Kernel, check_tensor
+from adjoin.trace.program import Slot, trace
+
+
+@dataclass(frozen=True)
+class PerStep:
+    """Marks an input of `function` as a stream: (steps, ..., *shape), for `scan`."""
+
+    shape: int | tuple[int, ...]
+
+
+class Integer:
+    """Marks an input of `function` as a whole number given at run time, such as a trip count."""
+
+
+class Function:
+    """A traced function as a torch operator. Made by `function`; call it with tensors.
+
+    Attributes:
+        kernel: the compiled program and its derivatives.
+    """
+
+    def __init__(self, traced: Callable[..., Any], inputs: dict[str, Any]):
+        self.name = getattr(traced, "__name__", "function")
+        self._integers = [name for name, shape in inputs.items() if shape is Integer or isinstance(shape, Integer)]
+        self._slots = [_slot(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
+        self._names = list(inputs)
+        if not self._slots:
+            raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
+        program, self._structure = trace(self.name, traced, self._slots, self._integers)
+        self.kernel = Kernel(program)
+        functools.update_wrapper(self, traced, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on tensors (*batch, *shape), in the declared order or by name."""
+        given = self._bind(args, kwargs)
+        tensors = [given[slot.name] for slot in self._slots]
+        first = next((tensor for tensor in tensors if isinstance(tensor, torch.Tensor)), None)
+        for i, (slot, tensor) in enumerate(zip(self._slots, tensors, strict=True)):
+            if isinstance(tensor, (int, float)) and first is not None and slot.shape == () and slot.length is None:
+                tensors[i] = tensor = torch.tensor(float(tensor), dtype=first.dtype, device=first.device)
+            check_tensor(slot, tensor, self.name)
+        first = tensors[0]
+        for slot, tensor in zip(self._slots, tensors, strict=True):
+            if tensor.dtype != first.dtype or tensor.device != first.device:
+                raise InputError(
+                    f"{self.name}: all inputs must have one dtype and device; '{self._slots[0].name}' is {first.dtype} "
+                    f"on {first.device}, '{slot.name}' is {tensor.dtype} on {tensor.device}"
+                )
+        results = self.kernel(tensors, self._lengths(given, tensors))
+        return tree.transform(results.__getitem__, self._structure)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = self._names
+        if len(args) > len(names):
+            raise InputError(f"{self.name}: takes {len(names)} inputs ({', '.join(names)}), got {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise InputError(f"{self.name}: no input '{name}'; inputs: {', '.join(names)}")
+            if name in given:
+                raise InputError(f"{self.name}: '{name}' was given twice")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise InputError(f"{self.name}: missing {', '.join(missing)}; inputs: {', '.join(names)}")
+        return given
+
+    def _lengths(self, given: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[int, ...]:
+        """The run-time integers: those given, and the number of steps of the streams."""
+        values: dict[str, int] = {}
+        for name in self._integers:
+            value = given[name]
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise InputError(f"{self.name}: '{name}' must be a whole number of at least 0, got {value!r}")
+            values[name] = value
+        for slot, tensor in zip(self._slots, tensors, strict=True):
+            if isinstance(slot.length, str):
+                steps = values.setdefault(slot.length, tensor.shape[0])
+                if steps != tensor.shape[0]:
+                    raise InputError(
+                        f"{self.name}: '{slot.name}' has {tensor.shape[0]} steps where other streams have {steps}"
+                    )
+        return tuple(values[name] for name in self.kernel.program.integers)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{slot.name}: {slot.shape}" for slot in self._slots)
+        return f"<adjoin.function {self.name}({inputs}), {self.kernel.program.operations} operations>"
+
+
+def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
+    """Turn a Python function of named inputs into one fused kernel with gradients.
+
+    The function is run once, on symbolic scalars: an input of shape (7,) arrives as a numpy array of seven of them, an
+    input of shape () as one. It may use ordinary arithmetic, numpy indexing and `@`, and the functions of
+    `adjoin.trace` (`sin`, `select`, `loop`, ...); numbers it closes over become constants of the kernel. What it
+    returns, arrays of scalars in a tuple or dict, is what a call returns as tensors.
+
+    Args:
+        inputs: the shape of each input for one environment: a number, a tuple, () for a scalar, `PerStep(shape)` for
+            a stream over time, `Integer` for a run-time trip count.
+
+    Returns:
+        A decorator. The decorated function takes tensors with any leading batch shape, broadcast like torch.
+
+    Example:
+        @adjoin.function(q=7, target=7, weight=())
+        def cost(q, target, weight):
+            error = q - target
+            return weight * (error @ error)
+
+        cost(torch.randn(4096, 7), torch.zeros(7), 0.5)  # (4096,)
+    """
+
+    def decorate(traced: Callable[..., Any]) -> Function:
+        accepted = inspect.signature(traced).parameters
+        unknown = [name for name in inputs if name not in accepted]
+        undeclared = [
+            name
+            for name, parameter in accepted.items()
+            if name not in inputs and parameter.default is parameter.empty and parameter.kind != parameter.VAR_KEYWORD
+        ]
+        if (unknown and not any(p.kind == p.VAR_KEYWORD for p in accepted.values())) or undeclared:
+            raise TraceError(
+                f"{traced.__name__}: the declared inputs ({', '.join(inputs)}) do not match its parameters "
+                f"({', '.join(accepted)})"
+            )
+        return Function(traced, inputs)
+
+    return decorate
+
+
+def _slot(owner: str, name: str, shape: Any) -> Slot:
+    length = None
+    if isinstance(shape, PerStep):
+        shape, length = shape.shape, "steps"
+    if isinstance(shape, int) and not isinstance(shape, bool):
+        shape = (shape,)
+    if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise TraceError(
+            f"{owner}: the shape of '{name}' must be a number, a tuple of numbers, PerStep(...) or Integer, got {shape!r}"
+        )
+    return Slot(name, shape, length)
