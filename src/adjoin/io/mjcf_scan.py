@@ -23,6 +23,9 @@ MAX_COPIES = 10_000
 MAX_INCLUDES = 200
 _LOOKS = {"texture", "material", "skin", "light", "visual", "size"}
 _FILE_ATTRIBUTES = re.compile(r"file|file(right|left|up|down|front|back)")
+_NOT_FINITE = re.compile(r"(?i)(?<!\S)[+-]?(nan|inf|infinity)(?!\S)")
+_TEXTS = {"name", "class", "childclass", "model", "prefix", "data", "joint", "joint1", "joint2", "body", "body1", "body2"}
+_TEXTS |= {"site", "site1", "site2", "geom", "geom1", "geom2", "mesh", "hfield", "tendon", "actuator", "objname", "target"}
 # Elements that multiply others: <replicate count>, <composite count>, <flexcomp count>, ... and large grids.
 _COUNTED = {"replicate": "count", "composite": "count", "flexcomp": "count", "hfield": "nrow ncol"}
 
@@ -123,6 +126,9 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
         element.fail(f"it makes {copies} copies; at most {MAX_COPIES} are allowed")
     for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
         element.attributes[attribute] = _asset(element, attribute, state)
+    for attribute, value in element.attributes.items():
+        if attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
+            element.fail(f"{attribute}: {odd[0].strip()!r} is not a number; MuJoCo would take it for a missing one")
     for child in element.children:
         _clean(child, state, copies)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from adjoin.errors import TraceError
 from adjoin.trace import tree
-from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE, Expr, Graph, to_index
+from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE, Expr, Graph, current_graph, to_index, tracing
 
 
 @dataclass(eq=False)
@@ -131,16 +131,11 @@ def zeros(graph: Graph, size: int) -> Expr:
     return array
 
 
-def scratch(values: int | Sequence[Any], like: Expr | None = None) -> Scratch:
-    """A scratch array: of zeros, given a size and any traced value of the same function, or of the given values."""
+def scratch(values: int | Sequence[Any]) -> Scratch:
+    """A scratch array of so many zeros, or of the given values."""
+    graph = current_graph()
     if isinstance(values, int):
-        if like is None:
-            raise TraceError("scratch(size, like=x) needs any traced value x of the function it is made in")
-        return Scratch(zeros(like.graph, values))
-    exprs = [value for value in values if isinstance(value, Expr)] + ([] if like is None else [like])
-    if not exprs:
-        raise TraceError("scratch(values) needs at least one traced value among them")
-    graph = max((expr.graph for expr in exprs), key=lambda graph: graph.depth)
+        return Scratch(zeros(graph, values))
     result = Scratch(zeros(graph, len(values)))
     for i, value in enumerate(values):
         result[i] = graph.lift(value)
@@ -193,9 +188,9 @@ def scan(
     streams = [inputs] if isinstance(inputs, Stream) else list(inputs)
     initial = list(tree.leaves(carry))
     steps = _length(length, streams)
-    outer = _outer(initial, streams, length)
+    outer = current_graph()
     graph = Graph(outer)
-    first = [value.array if isinstance(value, Scratch) else outer.lift(value) for value in initial]
+    first = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in initial]
     spec = Body(graph, graph.fresh("param", (), "counter", INT), [], steps, reverse)
     for value in first:
         if value.kind not in (FLOAT, BOOL, ARRAY):
@@ -212,7 +207,8 @@ def scan(
         (Scratch(p) if isinstance(v, Scratch) else p for p, v in zip(spec.carry, initial, strict=True)),
     )
     element = arguments[0] if isinstance(inputs, Stream) else arguments
-    returned = body(spec.counter, carried, element)
+    with tracing(graph):
+        returned = body(spec.counter, carried, element)
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TraceError("a scan's body returns two things: the next carry, and the step's output or None")
     following, output = returned
@@ -324,12 +320,3 @@ def _length(length: int | Expr | None, streams: list[Stream]) -> int | str:
         found = ", ".join(map(str, lengths)) or "none was given"
         raise TraceError(f"scan needs one length, that of its input streams or of `length=`: {found}")
     return lengths.pop()
-
-
-def _outer(initial: list[Any], streams: list[Stream], length: Any) -> Graph:
-    exprs = [value.array if isinstance(value, Scratch) else value for value in initial]
-    exprs += [stream.source for stream in streams] + [length]
-    graphs = [expr.graph for expr in exprs if isinstance(expr, Expr)]
-    if not graphs:
-        raise TraceError("scan needs at least one traced value: in its carry, its inputs or its length")
-    return max(graphs, key=lambda graph: graph.depth)

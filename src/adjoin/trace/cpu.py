@@ -104,7 +104,7 @@ def _parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
 class CpuKernel:
     """A compiled program for one float format on a CPU.
 
-    A batch smaller than half a vector runs as scalars: the same operations in the same order, hence the same bits.
+    A batch of one runs as scalars: the same operations in the same order, hence the same bits.
     """
 
     def __init__(self, program: Program, bits: int, target: Target | None = None, cache: Cache | None = None):
@@ -126,13 +126,8 @@ class CpuKernel:
         return found
 
     def lanes(self, batch: int) -> int:
-        """Environments a vector that a batch of this size runs with."""
-        return 1 if batch <= self.scalar_up_to else self.target.vector // self.bits
-
-    @property
-    def scalar_up_to(self) -> int:
-        """The largest batch that runs faster as scalars."""
-        return 1
+        """Environments that share one row of a summed output."""
+        return 1 if batch == 1 else self.target.vector // self.bits
 
     def launch(self, words: Sequence[int], batch: int, integers: Sequence[int]) -> None:
         """Run over a batch.
@@ -142,11 +137,15 @@ class CpuKernel:
             batch: number of environments.
             integers: the run-time integers, in the program's order.
         """
-        code = self.loaded(self.lanes(batch) == 1)
+        code = self.loaded(batch == 1)
         arguments = (ctypes.c_int64 * (len(words) + len(integers) + 2))(*words, *integers, batch, 0)
-        size = code.workspace(self.program.integers, integers)
-        threads = min(torch.get_num_threads(), -(-batch // TILE)) if batch * code.cost > WORTHWHILE else 1
-        stride = batch if threads == 1 else max(1, batch // (threads * 8 * TILE)) * TILE
+        size = code.workspace(self.program.integers, integers) if code.needs_workspace else 0
+        if batch * code.cost <= WORTHWHILE or batch <= TILE or torch.get_num_threads() == 1:
+            space = torch.empty(size, dtype=torch.uint8) if size else None
+            code.function(arguments, 0, batch, space.data_ptr() if space is not None else None)
+            return
+        threads = min(torch.get_num_threads(), -(-batch // TILE))
+        stride = max(1, batch // (threads * 8 * TILE)) * TILE
         parts = iter(range(0, batch, stride))
 
         def work() -> None:
@@ -154,9 +153,6 @@ class CpuKernel:
             for first in parts:  # threads take turns: next() of a range iterator is atomic
                 code.function(arguments, first, min(first + stride, batch), space.data_ptr())
 
-        if threads == 1:
-            work()
-            return
         pool = _pool(os.getpid(), threads - 1)
         futures = [pool.submit(work) for _ in range(threads - 1)]
         work()
@@ -179,6 +175,7 @@ class _Loaded:
             cache.put(key, entry)
         facts, code = unpack(entry)
         self.elements: dict[str, int] = facts["workspace"]
+        self.needs_workspace = any(self.elements.values())
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
         self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self.engine.finalize_object()

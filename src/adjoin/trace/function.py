@@ -10,7 +10,7 @@ import torch
 
 from adjoin.errors import InputError, TraceError
 from adjoin.trace import tree
-from adjoin.trace.operator import Kernel, check_tensor
+from adjoin.trace.operator import BITS, Kernel, check_tensor
 from adjoin.trace.program import Slot, trace
 
 
@@ -40,13 +40,35 @@ class Function:
         if not self._slots:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
         program, self._structure = trace(self.name, traced, self._slots, self._integers)
+        self._nested = self._structure != 0
         self.kernel = Kernel(program)
         functools.update_wrapper(self, traced, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors (*batch, *shape), in the declared order or by name."""
-        given = self._bind(args, kwargs)
-        tensors = [given[slot.name] for slot in self._slots]
+        if len(args) == len(self._slots) == len(self._names):
+            given, tensors = None, list(args)
+        else:
+            given = self._bind(args, kwargs)
+            tensors = [given[slot.name] for slot in self._slots]
+        first = tensors[0]
+        for slot, tensor in zip(self._slots, tensors, strict=True):
+            rank = len(slot.shape)
+            if (
+                type(tensor) is not torch.Tensor
+                or tensor.dtype != first.dtype
+                or tensor.device != first.device
+                or tensor.shape[tensor.dim() - rank :] != slot.shape
+                or tensor.dtype not in BITS
+                or slot.length
+            ):
+                self._check(tensors)
+                break
+        results = self.kernel(tensors, self._lengths(given, tensors) if self.kernel.program.integers else ())
+        return tree.transform(results.__getitem__, self._structure) if self._nested else results[0]
+
+    def _check(self, tensors: list[Any]) -> None:
+        """Turn numbers into tensors, and raise at the first input that is not right."""
         first = next((tensor for tensor in tensors if isinstance(tensor, torch.Tensor)), None)
         for i, (slot, tensor) in enumerate(zip(self._slots, tensors, strict=True)):
             if isinstance(tensor, (int, float)) and first is not None and slot.shape == () and slot.length is None:
@@ -59,8 +81,6 @@ class Function:
                     f"{self.name}: all inputs must have one dtype and device; '{self._slots[0].name}' is {first.dtype} "
                     f"on {first.device}, '{slot.name}' is {tensor.dtype} on {tensor.device}"
                 )
-        results = self.kernel(tensors, self._lengths(given, tensors))
-        return tree.transform(results.__getitem__, self._structure)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = self._names
@@ -78,11 +98,11 @@ class Function:
             raise InputError(f"{self.name}: missing {', '.join(missing)}; inputs: {', '.join(names)}")
         return given
 
-    def _lengths(self, given: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[int, ...]:
+    def _lengths(self, given: dict[str, Any] | None, tensors: list[torch.Tensor]) -> tuple[int, ...]:
         """The run-time integers: those given, and the number of steps of the streams."""
         values: dict[str, int] = {}
         for name in self._integers:
-            value = given[name]
+            value = (given or {})[name]
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise InputError(f"{self.name}: '{name}' must be a whole number of at least 0, got {value!r}")
             values[name] = value

@@ -11,7 +11,9 @@ scalars of its parents freely; each becomes a *capture*, an argument of the loop
 
 import math
 import operator
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn, Union
 
 import numpy as np
@@ -112,6 +114,28 @@ class Graph:
             found = self.captures[outer] = self.fresh("param", (), ("capture", outer.data), outer.kind)
             found.width = outer.width
         return found
+
+
+_tracing = threading.local()
+
+
+@contextmanager
+def tracing(graph: Graph) -> Iterator[None]:
+    """Make a graph the one that new loops and scratch arrays of this thread go into."""
+    before = getattr(_tracing, "graph", None)
+    _tracing.graph = graph
+    try:
+        yield
+    finally:
+        _tracing.graph = before
+
+
+def current_graph() -> Graph:
+    """The graph of the function or loop body being traced."""
+    graph = getattr(_tracing, "graph", None)
+    if graph is None:
+        raise TraceError("loop, scan and scratch work inside a traced function only; see adjoin.function")
+    return graph
 
 
 class Expr:

@@ -22,7 +22,7 @@ from adjoin.trace.interpret import interpret
 from adjoin.trace.program import Program, Slot
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_BITS = {torch.float32: 32, torch.float64: 64}
+BITS = {torch.float32: 32, torch.float64: 64}
 
 
 class Kernel:
@@ -31,6 +31,7 @@ class Kernel:
     def __init__(self, program: Program):
         self.program = program
         self.key = program.digest
+        self.shares = any(slot.shared for slot in program.inputs)
         self._lock = threading.RLock()
         self._made: dict[Any, Any] = {}
         _registry[self.key] = self
@@ -72,11 +73,12 @@ class Kernel:
 
     def code(self, device: torch.device, dtype: torch.dtype) -> "CpuKernel | CudaKernel | None":
         """The compiled form for a device; None where only the interpreter runs."""
-        if device.type == "cpu":
-            return self._once(("cpu", dtype), lambda: CpuKernel(self.program, _BITS[dtype]))
-        if device.type == "cuda":
-            return self._once((device, dtype), lambda: CudaKernel(self.program, _BITS[dtype], device))
-        return None
+        found = self._made.get((device, dtype))
+        if found is None and device.type == "cpu":
+            return self._once((device, dtype), lambda: CpuKernel(self.program, BITS[dtype]))
+        if found is None and device.type == "cuda":
+            return self._once((device, dtype), lambda: CudaKernel(self.program, BITS[dtype], device))
+        return found
 
     def _derive(self, program: Program) -> "Kernel":
         return self if program is self.program else Kernel(program)
@@ -84,11 +86,18 @@ class Kernel:
     def __call__(self, tensors: Sequence[torch.Tensor], integers: tuple[int, ...] = ()) -> list[torch.Tensor]:
         """Run on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in."""
         kernel, batch, tensors = _arrange(self, tensors)
-        if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in tensors):
+        tracked = False
+        for tensor in tensors:
+            if tensor.requires_grad:
+                tracked = True
+            if type(tensor) not in _PLAIN:
+                return _opaque(kernel, integers, batch, tensors)
+        if torch.compiler.is_compiling():
             return _opaque(kernel, integers, batch, tensors)
-        tracked = torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors])
-        if tracked or torch._C._are_functorch_transforms_active() or _forward_mode():
-            return list(_Apply.apply(kernel, integers, batch, *tensors))
+        if torch._C._are_functorch_transforms_active():
+            return list(_Transformed.apply(kernel, integers, batch, *tensors))
+        if (tracked and torch.is_grad_enabled()) or _forward_mode():
+            return list(_Call.apply(kernel, integers, batch, *tensors))
         return kernel.run(tensors, integers, batch)
 
     def run(
@@ -96,45 +105,37 @@ class Kernel:
     ) -> list[torch.Tensor]:
         """Allocate the results and launch; no autograd."""
         program = self.program
-        like = tensors[0]
-        dtype, device = like.dtype, like.device
+        dtype, device = tensors[0].dtype, tensors[0].device
         count = math.prod(batch)
         code = self.code(device, dtype)
         if code is None:
             return self._interpret(tensors, integers, batch, count)
-        outputs: list[torch.Tensor] = []
-        results: list[torch.Tensor] = []
         words: list[int] = []
         kept = []
         for slot, tensor in zip(program.inputs, tensors, strict=True):
             size = slot.size
             if tensor.is_contiguous():
-                row = 0 if slot.shared else size
-                words += (tensor.data_ptr(), row, size if slot.shared else size * count)
-            else:
-                rows = 1 if slot.shared else count
-                flat = tensor.reshape((rows, size) if slot.length is None else (tensor.shape[0], rows, size))
-                if size > 1 and flat.stride(-1) != 1:
-                    flat = flat.contiguous()
-                kept.append(flat)
-                words += (flat.data_ptr(), 0 if slot.shared else flat.stride(-2), flat.stride(0))
+                words += (tensor.data_ptr(), 0, size) if slot.shared else (tensor.data_ptr(), size, size * count)
+                continue
+            rows = 1 if slot.shared else count
+            flat = tensor.reshape((rows, size) if slot.length is None else (tensor.shape[0], rows, size))
+            if size > 1 and flat.stride(-1) != 1:
+                flat = flat.contiguous()
+            kept.append(flat)
+            words += (flat.data_ptr(), 0 if slot.shared else flat.stride(-2), flat.stride(0))
+        results: list[torch.Tensor] = []
         for slot in program.outputs:
             steps = () if slot.length is None else (self._steps(slot, integers),)
-            if slot.shared:
-                rows = -(-count // code.lanes(count))
-                outputs.append(torch.empty((*steps, rows, slot.size), dtype=dtype, device=device))
-                results.append(outputs[-1])
-            else:
-                rows = count
-                outputs.append(torch.empty((*steps, *batch, *slot.shape), dtype=dtype, device=device))
-                results.append(outputs[-1])
-            words += (outputs[-1].data_ptr(), slot.size, rows * slot.size)
+            rows = -(-count // code.lanes(count)) if slot.shared else count
+            shape = (*steps, rows, slot.size) if slot.shared else (*steps, *batch, *slot.shape)
+            results.append(torch.empty(shape, dtype=dtype, device=device))
+            words += (results[-1].data_ptr(), slot.size, rows * slot.size)
         if count:
             code.launch(words, count, integers)
         for i, slot in enumerate(program.outputs):
             if slot.shared:
-                steps = () if slot.length is None else outputs[i].shape[:1]
-                results[i] = outputs[i].sum(-2).reshape((*steps, *slot.shape))
+                steps = () if slot.length is None else results[i].shape[:1]
+                results[i] = results[i].sum(-2).reshape((*steps, *slot.shape))
         return results
 
     def _steps(self, slot: Slot, integers: tuple[int, ...]) -> int:
@@ -184,46 +185,44 @@ def _arrange(
     """Decide what is shared, and bring everything else to the common batch shape."""
     slots = kernel.program.inputs
     batches = [_batch_of(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True)]
-    first = batches[0] if batches else torch.Size()
-    if all([batch == first for batch in batches]):
-        if any([slot.shared for slot in slots]):
+    first = batches[0]
+    if batches.count(first) == len(batches):
+        if kernel.shares:
             kernel = kernel.with_shared((False,) * len(slots))
-        return kernel, tuple(first), tensors
+        return kernel, first, tensors
+    batched = [own for own in batches if own]
+    if batched.count(batched[0]) == len(batched):
+        return kernel.with_shared(tuple([not own for own in batches])), batched[0], tensors
     batch = torch.broadcast_shapes(*batches)
-    alone = math.prod(batch) == 1
     shared, arranged = [], []
     for slot, tensor, own in zip(slots, tensors, batches, strict=True):
         steps = () if slot.length is None else tensor.shape[:1]
-        if not alone and math.prod(own) == 1:
-            shared.append(True)
-            arranged.append(tensor if len(own) == 0 else tensor.reshape((*steps, *slot.shape)))
-            continue
-        shared.append(False)
-        if own != batch:
+        shared.append(math.prod(own) == 1 != math.prod(batch))
+        if shared[-1]:
+            tensor = tensor.reshape((*steps, *slot.shape))
+        elif own != batch:
             missing = (1,) * (len(batch) - len(own))
             tensor = tensor.reshape((*steps, *missing, *own, *slot.shape)).expand((*steps, *batch, *slot.shape))
         arranged.append(tensor)
-    return kernel.with_shared(tuple(shared)), tuple(batch), arranged
+    return kernel.with_shared(tuple(shared)), batch, arranged
 
 
-class _Apply(torch.autograd.Function):
+class _Call(torch.autograd.Function):
     """A call under autograd. `kernel` already knows what is shared; every other tensor has the full batch shape."""
 
     @staticmethod
-    def forward(kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: torch.Tensor) -> Any:
-        return tuple(kernel.run(tensors, integers, batch))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.kernel, ctx.integers, ctx.batch, *tensors = inputs
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-        ctx.shapes = [tuple(result.shape) for result in output]
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: torch.Tensor
+    ) -> Any:
+        results = tuple(kernel.run(tensors, integers, batch))
+        _remember(ctx, (kernel, integers, batch, *tensors), results)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        return (None, None, None, *_pull(ctx.kernel, ctx.integers, ctx.batch, ctx.saved_tensors, cotangents, ctx.needs_input_grad[3:]))
+        wanted = ctx.needs_input_grad[3:]
+        gradients = _pull(ctx.kernel, ctx.integers, ctx.batch, ctx.saved_tensors, cotangents, wanted)
+        return None, None, None, *gradients
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -237,6 +236,20 @@ class _Apply(torch.autograd.Function):
                 results[i] = result
         like = tensors[0]
         return tuple(like.new_zeros(s) if r is None else r for r, s in zip(results, ctx.shapes, strict=True))
+
+
+class _Transformed(_Call):
+    """A call under torch.func's transforms, which need the context set up apart; torch takes far longer over those."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: torch.Tensor
+    ) -> Any:
+        return tuple(kernel.run(tensors, integers, batch))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _remember(ctx, inputs, output)
 
     @staticmethod
     def vmap(
@@ -256,12 +269,20 @@ class _Apply(torch.autograd.Function):
                     tensor = tensor.reshape((*tensor.shape[: place + 1], *(1,) * len(batch), *slot.shape))
             steps = tensor.shape[:place]
             moved.append(tensor if shared[-1] else tensor.expand((*steps, *whole, *slot.shape)))
-        results = list(_Apply.apply(kernel.without_sums().with_shared(tuple(shared)), integers, whole, *moved))
+        results = list(_Transformed.apply(kernel.without_sums().with_shared(tuple(shared)), integers, whole, *moved))
         for i, slot in enumerate(kernel.program.outputs):
             if slot.shared and batch:
                 first = 1 if slot.length is None else 2
                 results[i] = results[i].sum(dim=tuple(range(first, first + len(batch))))
         return tuple(results), tuple(0 if slot.length is None else 1 for slot in kernel.program.outputs)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], results: tuple[torch.Tensor, ...]) -> None:
+    ctx.kernel, ctx.integers, ctx.batch, *tensors = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
+    ctx.shapes = [result.shape for result in results]
 
 
 def _pull(
@@ -292,7 +313,8 @@ def _again(
     """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active."""
     if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in tensors):
         return _opaque(kernel, integers, batch, tensors)
-    return _Apply.apply(kernel, integers, batch, *tensors)
+    function = _Transformed if torch._C._are_functorch_transforms_active() else _Call
+    return function.apply(kernel, integers, batch, *tensors)
 
 
 # torch.compile sees one opaque operator -----------------------------------------------------------------------------
@@ -340,10 +362,10 @@ def _lookup(key: str) -> Kernel:
 
 
 def check_tensor(slot: Slot, tensor: Any, name: str) -> None:
-    """An input of the right kind and shape, or an error that says what would be right."""
+    """Raise an error that says what would be right, if an input is not of the right kind and shape."""
     if not isinstance(tensor, torch.Tensor):
         raise InputError(f"{name}: '{slot.name}' must be a torch tensor, got {type(tensor).__name__}")
-    if tensor.dtype not in _BITS:
+    if tensor.dtype not in BITS:
         raise InputError(f"{name}: '{slot.name}' must be float32 or float64, got {tensor.dtype}; convert it with .to()")
     needed = len(slot.shape) + (slot.length is not None)
     if tensor.dim() < needed or tuple(tensor.shape[tensor.dim() - len(slot.shape) :]) != slot.shape:

@@ -1,8 +1,9 @@
 """A traced function: a graph, its named inputs and its outputs, for one environment."""
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,7 @@ from adjoin.errors import TraceError
 from adjoin.trace import tree
 from adjoin.trace.adjoint import copy, pullback, pushforward
 from adjoin.trace.control import Scratch, Stream
-from adjoin.trace.graph import BOOL, FLOAT, INT, STREAM, Expr, Graph, select
+from adjoin.trace.graph import BOOL, FLOAT, INT, STREAM, Expr, Graph, select, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan
 
 
@@ -25,17 +26,17 @@ class Slot:
         shape: shape for one environment, and of a stream one step.
         length: None, or of a stream the number of steps, or the name of the run-time integer that holds it.
         shared: of an input: one value for the whole batch. Of an output: summed over the batch.
+        size: scalars an environment (and step).
     """
 
     name: str
     shape: tuple[int, ...]
     length: int | str | None = None
     shared: bool = False
+    size: int = field(init=False, compare=False)
 
-    @property
-    def size(self) -> int:
-        """Scalars an environment (and step)."""
-        return int(np.prod(self.shape))
+    def __post_init__(self):
+        object.__setattr__(self, "size", math.prod(self.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +202,8 @@ def trace(name: str, function: Callable[..., Any], inputs: Sequence[Slot], integ
             arguments[slot.name] = Stream(nodes[0], slot.length, element)
     for integer in integers:
         arguments[integer] = graph.node("length", (), integer, INT)
-    returned = function(**arguments)
+    with tracing(graph):
+        returned = function(**arguments)
     graph_outputs: list[Slot] = []
     targets: list[list[Expr]] = []
 

@@ -1,0 +1,127 @@
+"""One helper that puts any kernel through everything a kernel must satisfy; later rooms use it for theirs."""
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+
+from adjoin.trace.cpu import CpuKernel, Target, host
+from adjoin.trace.interpret import interpret
+from adjoin.trace.operator import Kernel
+from adjoin.trace.program import Program
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+EPSILON = {torch.float32: 1.2e-7, torch.float64: 2.3e-16}
+
+
+def host_targets() -> list[Target]:
+    """Every vector width this machine can run, widest first, and one without fused multiply-add."""
+    widest = host()
+    if not widest.triple.startswith("x86_64"):
+        return [widest]
+    found = [widest]
+    for cpu, vector in (("haswell", 256), ("x86-64", 128)):
+        if vector < widest.vector:
+            found.append(Target(widest.triple, cpu, "", vector, cpu == "haswell"))
+    return found
+
+
+def run_on(
+    target: Target, program: Program, inputs: Sequence[torch.Tensor], integers: dict[str, int], scalar: bool = False
+) -> list[torch.Tensor]:
+    """Run a program compiled for a given CPU target, on flat inputs like those of `interpret`."""
+    kernel = CpuKernel(program, 32 if inputs[0].dtype == torch.float32 else 64, target)
+    return launch(kernel, program, inputs, integers, scalar)
+
+
+def launch(
+    kernel: CpuKernel, program: Program, inputs: Sequence[torch.Tensor], integers: dict[str, int], scalar: bool
+) -> list[torch.Tensor]:
+    code = kernel.loaded(scalar)
+    batch = max([1, *[t.shape[-2] for s, t in zip(program.inputs, inputs, strict=True) if not s.shared]])
+    outputs = []
+    for slot in program.outputs:
+        rows = -(-batch // code.lane.width) if slot.shared else batch
+        steps = () if slot.length is None else (integers.get(str(slot.length), slot.length),)
+        outputs.append(torch.full((*steps, rows, slot.size), torch.nan, dtype=inputs[0].dtype))
+    words = []
+    for tensor in [*(t.contiguous() for t in inputs), *outputs]:
+        words += [tensor.data_ptr(), 0 if tensor.shape[-2] == 1 < batch else tensor.shape[-1], tensor[:1].numel()]
+    values = [integers[name] for name in program.integers]
+    arguments = (ctypes.c_int64 * (len(words) + len(values) + 2))(*words, *values, batch, 0)
+    space = torch.empty(max(1, code.workspace(program.integers, values)), dtype=torch.uint8)
+    code.function(arguments, 0, batch, space.data_ptr())
+    return [o.sum(-2, keepdim=True) if s.shared else o for s, o in zip(program.outputs, outputs, strict=True)]
+
+
+def close(a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
+    """Whether results agree, element by element, within a multiple of the rounding unit; infinities and NaN match."""
+    tolerance = scale * EPSILON[a.dtype] * (1 + a.abs().nan_to_num(0, 0, 0))
+    return ((a - b).abs() <= tolerance) | (a == b) | (a.isnan() & b.isnan())
+
+
+def check_invariance(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...]) -> None:
+    """One environment's bits do not depend on the batch around it, on threads, layout, gradients or a bad neighbour."""
+    whole = kernel(tensors, integers)
+    batch = tensors[0].shape[0] if kernel.program.inputs[0].length is None else tensors[0].shape[1]
+    dims = [0 if slot.length is None else 1 for slot in kernel.program.inputs]
+    out_dims = [0 if slot.length is None else 1 for slot in kernel.program.outputs]
+
+    def same(results: Sequence[torch.Tensor], rows: Sequence[int]) -> None:
+        index = torch.tensor(list(rows), device=whole[0].device)
+        for full, part, dim in zip(whole, results, out_dims, strict=True):
+            assert torch.equal(full.index_select(dim, index).nan_to_num(7.0), part.nan_to_num(7.0))
+
+    for rows in ([0], [batch - 1], list(range(batch // 2)), list(range(batch - 1, -1, -1)), [3, 1, 2][:batch]):
+        index = torch.tensor(rows, device=tensors[0].device)
+        same(kernel([t.index_select(d, index) for t, d in zip(tensors, dims, strict=True)], integers), rows)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        same(kernel(tensors, integers), range(batch))
+    finally:
+        torch.set_num_threads(threads)
+    strided = [torch.stack([t, t], -1)[..., 0] if t.shape[-1] else t for t in tensors]
+    same(kernel(strided, integers), range(batch))
+    tracked = [t.detach().clone().requires_grad_() for t in tensors]
+    same([result.detach() for result in kernel(tracked, integers)], range(batch))
+    if batch > 2:
+        for i, dim in enumerate(dims):
+            bad = tensors[i].clone()
+            bad.select(dim, 1).fill_(torch.nan)
+            results = kernel([bad if j == i else t for j, t in enumerate(tensors)], integers)
+            others = [row for row in range(batch) if row != 1]
+            kept = torch.tensor(others, device=bad.device)
+            same([r.index_select(d, kept) for r, d in zip(results, out_dims, strict=True)], others)
+
+
+def check_gradients(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...], second: bool) -> None:
+    """torch's own finite-difference checks of first and second order, in float64."""
+    leaves = [t.detach().double().requires_grad_() for t in tensors]
+
+    def call(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(kernel(values, integers))
+
+    assert torch.autograd.gradcheck(call, leaves, check_forward_ad=True, check_batched_grad=True)
+    if second:
+        assert torch.autograd.gradgradcheck(call, leaves, check_fwd_over_rev=True)
+
+
+def check_kernel(
+    kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...] = (), scale: float = 64, second: bool = True
+) -> None:
+    """Compiled = interpreted in both formats and on every device; invariant; gradients right. Inputs (batch, *shape)."""
+    names = dict(zip(kernel.program.integers, integers, strict=True))
+    for dtype in (torch.float64, torch.float32):
+        flat = [
+            t.to(dtype).reshape((*t.shape[: 1 if slot.length is None else 2], slot.size))
+            for slot, t in zip(kernel.program.inputs, tensors, strict=True)
+        ]
+        reference = interpret(kernel.program, flat, names)
+        for device in DEVICES:
+            on_device = [t.to(dtype).to(device) for t in tensors]
+            results = kernel(on_device, integers)
+            for expected, got in zip(reference, results, strict=True):
+                assert close(expected.flatten(), got.cpu().flatten(), scale).all()
+            check_invariance(kernel, on_device, integers)
+    check_gradients(kernel, [t[:2] if s.length is None else t[:, :2] for s, t in zip(kernel.program.inputs, tensors, strict=True)], integers, second)
