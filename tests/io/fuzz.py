@@ -40,8 +40,8 @@ URDF = b"""<?xml version="1.0"?>
   <joint name="a" type="revolute"><origin xyz="1 0 0" rpy="0 1.5708 0"/><parent link="base"/><child link="arm"/>
     <axis xyz="0 0.6 0.8"/><limit lower="-1" upper="2" velocity="3" effort="4"/>
     <dynamics damping="0.1" friction="0.2"/></joint>
-  <joint name="b" type="prismatic"><parent link="arm"/><child link="hand"/><mimic joint="a" multiplier="-2" offset="0.1"/>
-    <limit lower="0" upper="1" velocity="1" effort="1"/></joint>
+  <joint name="b" type="prismatic"><parent link="arm"/><child link="hand"/>
+    <mimic joint="a" multiplier="-2" offset="0.1"/><limit lower="0" upper="1" velocity="1" effort="1"/></joint>
   <joint name="c" type="fixed"><parent link="hand"/><child link="tip"/></joint>
 </robot>
 """
@@ -62,19 +62,21 @@ MJCF = b"""<mujoco model="seed">
           <geom type="mesh" mesh="part"/></body></body></body>
   </worldbody>
   <contact><exclude body1="torso" body2="leg"/></contact>
-  <actuator><motor joint="hip" gear="10" ctrlrange="-1 1" ctrllimited="true"/><position joint="slide" kp="5"/></actuator>
+  <actuator><motor joint="hip" gear="10" ctrlrange="-1 1" ctrllimited="true"/>
+    <position joint="slide" kp="5"/></actuator>
   <keyframe><key name="k" qpos="0 0 1 1 0 0 0 0.1 0.2 1 0 0 0"/></keyframe>
 </mujoco>
 """
 
-WORDS = [
-    b"nan", b"inf", b"-1", b"0", b"1e999", b"1e308", b"-1e308", b"1e-320", b"99999999999999999999", b"0x1", b"", b" ",
-    b"<", b">", b"</", b"/>", b'"', b"'", b"&amp;", b"&lt;", b"&x;", b"<!--", b"-->", b"<![CDATA[", b"<?xml", b"<!DOCTYPE a>",
-    b"base", b"arm", b"hand", b"a", b"b", b"fixed", b"floating", b"planar", b"spherical", b"continuous", b"revolute",
-    b"../", b"/etc/passwd", b"http://x/", b"file:///", b"package://", b"\0", b"\xff", b"\xef\xbb\xbf", b"${x}", b"\xe2\x80\xa8",
-    b"free", b"ball", b"slide", b"hinge", b"<include file='seed.xml'/>", b"<include file='part.stl'/>",
-    b"<replicate count='3'>", b"</replicate>", b"<body>", b"</body>", b"<joint/>", b"<mesh/>", b"1 2 3", b"0 0 0 0",
-]  # fmt: skip
+WORDS = rb"""
+nan inf -1 0 1e999 1e308 -1e308 1e-320 99999999999999999999 0x1 1_0
+< > </ /> " ' &amp; &lt; &x; <!-- --> <![CDATA[ <?xml <!DOCTYPE
+base arm hand a b fixed floating planar spherical continuous revolute free ball slide hinge
+../ /etc/passwd http://x/ file:/// package:// ${x}
+<include/> <body> </body> <joint/> <mesh/> </replicate>
+""".split()
+WORDS += [b"", b" ", b"\0", b"\xff", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"1 2 3", b"0 0 0 0"]
+WORDS += [b"<include file='seed.xml'/>", b"<include file='part.stl'/>", b"<replicate count='3'>"]
 
 
 def stl(count: int) -> bytes:
@@ -86,7 +88,7 @@ def stl(count: int) -> bytes:
 FILES = {
     "part.stl": stl(12),
     "part.obj": b"# part\nv 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1 1.0\nf 1 2 3\n",
-    "ascii.stl": b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\nendfacet\nendsolid a\n",
+    "ascii.stl": b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\n",
 }
 
 
@@ -188,8 +190,7 @@ class Fuzzer:
                 model = adjoin.load(document, **options)
             self.outcomes[f"{kind} loaded"] += 1
             assert model.nq >= 0
-        except ModelError as error:
-            assert str(error)
+        except ModelError:
             self.outcomes[f"{kind} refused"] += 1
         except BaseException:
             print(f"case {number} ({kind}): {document[:200]!r}", file=sys.stderr)

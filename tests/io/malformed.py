@@ -1,6 +1,6 @@
 """Malformed robot files, by name. What each is told is written down in malformed_messages.txt.
 
-A case is the document, or a function that makes files in a folder and returns what to load; options of `load` may follow.
+A case is the document, or a function that makes files in a folder and returns what to load, and options of `load`.
 """
 
 import json
@@ -71,7 +71,10 @@ case("attribute without quotes", "<robot name=r></robot>")
 case("attribute twice", '<robot name="r" name="s"></robot>')
 case("two outermost elements", '<robot name="r"/><robot name="s"/>')
 case("doctype", '<!DOCTYPE robot>\n<robot name="r"/>')
-case("external entity", '<?xml version="1.0"?>\n<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]>\n<robot name="&x;"/>')
+case(
+    "external entity",
+    '<?xml version="1.0"?>\n<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]>\n<robot name="&x;"/>',
+)
 case("billion laughs", '<!DOCTYPE z [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><robot name="&b;"/>')
 case("undeclared entity", '<robot name="&nbsp;"/>')
 case("unknown encoding", b'<?xml version="1.0" encoding="klingon"?><robot name="r"/>')
@@ -81,7 +84,7 @@ case("utf-32", '<robot name="r"/>'.encode("utf-32"))
 case("lone surrogate", '<robot name="\ud800"/>')
 case("null inside", b'<robot name="r">\0</robot>')
 case("too deep", '<robot name="r">' + "<a>" * 200 + "</a>" * 200 + "</robot>")
-case("too many elements", '<robot name="r">' + "<a/>" * 100_001 + "</robot>")
+case("too many elements", '<robot name="r">' + "<a/>" * 30_001 + "</robot>")
 case("too large", b"<robot>" + b" " * (16 * 1024 * 1024) + b"</robot>")
 case("sdf", '<sdf version="1.6"/>')
 case("html", "<html><body/></html>")
@@ -113,12 +116,18 @@ case("two links of one name", robot('<link name="a"/>', '<link name="a"/>'))
 case("misspelt inertial", robot('<link name="a">', "<intertial/></link>"))
 case("misspelt collision", robot('<link name="a">', "<colision/></link>"))
 case("two inertials", robot('<link name="a">', INERTIAL, INERTIAL, "</link>"))
-case("inertial without mass", arm(link='<inertial>\n<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>'))
+case(
+    "inertial without mass",
+    arm(link='<inertial>\n<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>'),
+)
 case("inertial without inertia", arm(link='<inertial>\n<mass value="1"/></inertial>'))
 case("mass without value", inertial(mass="<mass/>"))
 case("mass twice", inertial(mass='<mass value="1"/>\n<mass value="2"/>'))
 case("misspelt mass", inertial(mass='<mas value="1"/>'))
-case("inertia without izz", arm(link='<inertial><mass value="1"/>\n<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0"/></inertial>'))
+case(
+    "inertia without izz",
+    arm(link='<inertial><mass value="1"/>\n<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0"/></inertial>'),
+)
 case("moving link without inertial", arm(link=""))
 case("moving link without mass", inertial(mass='<mass value="0"/>', values=(0, 0, 0, 0, 0, 0)))
 case("negative mass", inertial(mass='<mass value="-1"/>'))
@@ -126,7 +135,9 @@ case("inertia without mass", inertial(mass='<mass value="0"/>'))
 case("negative moment", inertial(values=(-1, 0, 0, 1, 0, 1)))
 case("indefinite inertia", inertial(values=(1, 2, 0, 1, 0, 1)))
 case("triangle inequality", inertial(values=(1, 0, 0, 1, 0, 3)))
-case("triangle inequality on a fixed link", robot('<link name="a">' + INERTIAL.replace('izz="1"', 'izz="5"') + "</link>"))
+case(
+    "triangle inequality on a fixed link", robot('<link name="a">' + INERTIAL.replace('izz="1"', 'izz="5"') + "</link>")
+)
 case("zero inertia of a moving link", inertial(values=(0, 0, 0, 0, 0, 0)))
 case("a rod without thickness", inertial(values=(1, 0, 0, 1, 0, 0)))
 case("floating base without mass", robot('<link name="a"/>'), floating_base=True)
@@ -229,6 +240,7 @@ case("negative damping", arm('\n<dynamics damping="-1"/>'))
 case("negative friction", arm('\n<dynamics friction="-0.1"/>'))
 case("damping that is no number", arm('\n<dynamics damping="low"/>'))
 case("mimic without a joint", arm("\n<mimic/>"))
+case("mimic with a ratio beyond bounds", arm('\n<mimic joint="j" multiplier="1e20"/>'))
 case("mimic of nothing", arm('\n<mimic joint="k"/>'))
 case("mimic of itself", arm('\n<mimic joint="j"/>'))
 case("mimic with a bad multiplier", arm('\n<mimic joint="j" multiplier="nan"/>'))
@@ -272,6 +284,22 @@ case(
         *THREE[:3],
         f'<joint name="j" type="revolute"><parent link="a"/><child link="b"/>{LIMIT}</joint>',
         FOLLOW.format("k", "planar", "b", "c", "", "j"),
+    ),
+)
+
+CHAIN = [
+    f'<link name="m{i}">{INERTIAL}</link>'
+    f'<joint name="j{i}" type="continuous"><parent link="{f"m{i - 1}" if i else "base"}"/><child link="m{i}"/>'
+    + (f'<mimic joint="j{i - 1}" multiplier="1e9"/>' if i else "")
+    + "</joint>"
+    for i in range(60)
+]
+case("mimic chain of growing ratios", robot('<link name="base"/>', *CHAIN[:5]))
+case("mimic chain without end", robot('<link name="base"/>', *(part.replace("1e9", "1") for part in CHAIN)))
+case(
+    "too many links",
+    robot(
+        *(f'<link name="l{i}"/>' for i in range(5001)), *(LOOP.format(f"j{i}", "l0", f"l{i}") for i in range(1, 5001))
     ),
 )
 
@@ -324,7 +352,11 @@ case("missing mesh", with_files(shape(MESH.format("a.stl")), {}))
 case("mesh that is a folder", with_files(shape(MESH.format("d")), {"d/x": b""}))
 case("mesh outside by dots", with_files(shape(MESH.format("../../a.stl")), {}))
 case("mesh outside by an absolute path", with_files(shape(MESH.format("/etc/hostname")), {}))
-case("mesh outside by a package and dots", with_files(shape(MESH.format("package://p/../a.stl")), {}), packages={"p": "p"})
+case(
+    "mesh outside by a package and dots",
+    with_files(shape(MESH.format("package://p/../a.stl")), {}),
+    packages={"p": "p"},
+)
 case("mesh with a backslash", with_files(shape(MESH.format("..\\a.stl")), {}))
 case("mesh of a windows drive", with_files(shape(MESH.format("C:\\a.stl")), {}))
 case("very long file name", with_files(shape(MESH.format("a" * 5000)), {}))
@@ -351,6 +383,7 @@ mesh_case("ascii stl with two numbers", "a.stl", b"solid a\nvertex 1 2\nendsolid
 mesh_case("ascii stl of nothing", "a.stl", b"solid a\nendsolid a")
 mesh_case("obj of nothing", "a.obj", b"# nothing\nf 1 2 3\n")
 mesh_case("obj with words", "a.obj", b"v 1 2 x\n")
+mesh_case("obj with an empty vertex", "a.obj", b"v 1 2 3\nv  \n")
 mesh_case("obj with two numbers", "a.obj", b"v 1 2\n")
 mesh_case("obj with odd numbers", "a.obj", b"v 1 2 1e\n")
 mesh_case("obj with nan", "a.obj", b"v 1 2 nan\n")
@@ -396,7 +429,10 @@ case("extension: negative size", extended('<shape name="s" link="arm" kind="elli
 case("extension: hull without vertices", extended('<shape name="s" link="arm" kind="hull"/>'))
 case("extension: hull of four numbers", extended('<shape name="s" link="arm" kind="hull" vertices="1 2 3 4"/>'))
 case("extension: contact of nothing", extended('<contact shape="s"/>'))
-case("extension: contact bits", extended('<shape name="s" link="arm" kind="plane"/>', '<contact shape="s" contype="-1"/>'))
+case(
+    "extension: contact bits",
+    extended('<shape name="s" link="arm" kind="plane"/>', '<contact shape="s" contype="-1"/>'),
+)
 case("extension: actuator of nothing", extended('<actuator name="m" joint="k"/>'))
 case("extension: actuator twice", extended(*['<actuator name="m" joint="j"/>'] * 2))
 case("extension: actuator with three gears", extended('<actuator name="m" joint="j" gear="1 2 3"/>'))
@@ -407,9 +443,12 @@ case("extension: keyframe with two numbers", extended('<keyframe name="k"><joint
 case("extension: control of nothing", extended('<keyframe name="k"><actuator name="m" control="1"/></keyframe>'))
 case("extension: exclusion of nothing", extended('<exclude first="arm" second="x"/>'))
 case("extension: pair of nothing", extended('<pair first="a" second="b"/>'))
-case("extension: hidden link with shapes", shape('<sphere radius="1"/>').replace(
-    "</robot>", '<adjoin version="1"><link name="arm" hidden="1"/></adjoin></robot>'
-))
+case(
+    "extension: hidden link with shapes",
+    shape('<sphere radius="1"/>').replace(
+        "</robot>", '<adjoin version="1"><link name="arm" hidden="1"/></adjoin></robot>'
+    ),
+)
 
 # MJCF -----------------------------------------------------------------------------------------------------------------
 
@@ -433,30 +472,84 @@ case("mjcf: unknown class", mjcf(world='<body childclass="x"/>'))
 case("mjcf: nan mass", mjcf(world='<body name="b"><freejoint/><geom size="1" mass="nan"/></body>'))
 case("mjcf: nan position", mjcf(world='<body name="b" pos="0 nan 0"><joint/><geom size="1"/></body>'))
 case("mjcf: infinite position", mjcf(world='<body name="b" pos="0 inf 0"><joint/><geom size="1"/></body>'))
-case("mjcf: nan range", mjcf(world='<body name="b"><joint name="j" range="nan 1" limited="true"/><geom size="1"/></body>'))
-case("mjcf: tendon", mjcf('<tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon>', world='<body><joint name="j"/><geom size="1"/></body>'))
+case(
+    "mjcf: nan range",
+    mjcf(world='<body name="b"><joint name="j" range="nan 1" limited="true"/><geom size="1"/></body>'),
+)
+case(
+    "mjcf: tendon",
+    mjcf(
+        '<tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon>',
+        world='<body><joint name="j"/><geom size="1"/></body>',
+    ),
+)
 case("mjcf: equality", mjcf('<equality><weld name="w" body1="b"/></equality>'))
 case("mjcf: mocap", mjcf(world='<body name="hand" mocap="true"><geom size="1"/></body>'))
 case("mjcf: fluid", mjcf(before='<option density="1.2"/>'))
 case("mjcf: gravity compensation", mjcf(world='<body name="b" gravcomp="1"><freejoint/><geom size="1"/></body>'))
-case("mjcf: muscle", mjcf('<actuator><muscle name="m" joint="j"/></actuator>', world='<body><joint name="j" range="0 1"/><geom size="1"/></body>'))
-case("mjcf: actuator on a site", mjcf('<actuator><motor name="m" site="s"/></actuator>', world='<body><freejoint/><geom size="1"/><site name="s"/></body>'))
+case(
+    "mjcf: muscle",
+    mjcf(
+        '<actuator><muscle name="m" joint="j"/></actuator>',
+        world='<body><joint name="j" range="0 1"/><geom size="1"/></body>',
+    ),
+)
+case(
+    "mjcf: actuator on a site",
+    mjcf(
+        '<actuator><motor name="m" site="s"/></actuator>',
+        world='<body><freejoint/><geom size="1"/><site name="s"/></body>',
+    ),
+)
 case("mjcf: disabled limits", mjcf(before='<option><flag limit="disable"/></option>'))
 case("mjcf: a copy of a million", mjcf(world=f'<replicate count="1000000">{BALL}</replicate>'))
-case("mjcf: copies of copies", mjcf(world=f'<replicate count="200"><replicate count="200">{BALL}</replicate></replicate>'))
+case(
+    "mjcf: copies of copies",
+    mjcf(world=f'<replicate count="200"><replicate count="200">{BALL}</replicate></replicate>'),
+)
+case("mjcf: too many bodies", mjcf(world="<body/>" * 2001))
+case(
+    "mjcf: a vast height field", mjcf(before='<asset><hfield name="h" nrow="9999" ncol="9999" size="1 1 1 1"/></asset>')
+)
 case("mjcf: missing mesh", with_files(mjcf(before='<asset><mesh file="a.stl"/></asset>'), {}))
 case("mjcf: mesh outside", with_files(mjcf(before='<asset><mesh file="../../a.stl"/></asset>'), {}))
-case("mjcf: mesh folder outside", with_files(mjcf(before='<compiler meshdir="/etc"/><asset><mesh file="hostname"/></asset>'), {}))
+case(
+    "mjcf: mesh folder outside",
+    with_files(mjcf(before='<compiler meshdir="/etc"/><asset><mesh file="hostname"/></asset>'), {}),
+)
 case("mjcf: mesh in a text", mjcf(before='<asset><mesh file="a.stl"/></asset>'))
 case("mjcf: missing include", with_files(mjcf(before='<include file="x.xml"/>'), {}))
 case("mjcf: include outside", with_files(mjcf(before='<include file="/etc/passwd"/>'), {}))
 case("mjcf: include without a file", mjcf(before="<include/>"))
-case("mjcf: include of itself", with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b'<mujocoinclude>\n<include file="x.xml"/></mujocoinclude>'}))
-case("mjcf: includes in a circle", with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b'<mujocoinclude><include file="y.xml"/></mujocoinclude>', "y.xml": b'<mujocoinclude>\n\n<include file="x.xml"/></mujocoinclude>'}))
+case(
+    "mjcf: include of itself",
+    with_files(
+        mjcf(before='<include file="x.xml"/>'), {"x.xml": b'<mujocoinclude>\n<include file="x.xml"/></mujocoinclude>'}
+    ),
+)
+case(
+    "mjcf: includes in a circle",
+    with_files(
+        mjcf(before='<include file="x.xml"/>'),
+        {
+            "x.xml": b'<mujocoinclude><include file="y.xml"/></mujocoinclude>',
+            "y.xml": b'<mujocoinclude>\n\n<include file="x.xml"/></mujocoinclude>',
+        },
+    ),
+)
 case("mjcf: include that is not xml", with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b"hello"}))
 case("mjcf: include of a urdf", with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b'<robot name="r"/>'}))
-case("mjcf: include with a doctype", with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b"<!DOCTYPE a><mujocoinclude/>"}))
-case("mjcf: error in an include", with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b"<mujocoinclude>\n\n<worldbody><geom sise='1'/></worldbody></mujocoinclude>"}))
+case(
+    "mjcf: include with a doctype",
+    with_files(mjcf(before='<include file="x.xml"/>'), {"x.xml": b"<!DOCTYPE a><mujocoinclude/>"}),
+)
+case(
+    "mjcf: error in an include",
+    with_files(
+        mjcf(before='<include file="x.xml"/>'),
+        {"x.xml": b"<mujocoinclude>\n\n<worldbody><geom sise='1'/></worldbody></mujocoinclude>"},
+    ),
+)
 
 # Saved models ---------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Every malformed file gets its exact message. `python tests/io/test_malformed.py` writes them down anew, to be read."""
+"""Every malformed file gets its exact message; `python tests/io/test_malformed.py` writes them down anew."""
 
 import sys
 import tempfile

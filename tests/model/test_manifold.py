@@ -9,7 +9,7 @@ import adjoin
 from adjoin.errors import InputError
 from adjoin.model import manifold
 from adjoin.model.joint import Joint
-from adjoin.model.parts import WORLD, Body
+from adjoin.model.parts import Body
 from adjoin.trace import graph
 
 KINDS = ("revolute", "continuous", "prismatic", "ball", "planar", "free")

@@ -10,6 +10,7 @@ import adjoin
 from adjoin.errors import InputError, ModelError
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.parts import WORLD, Actuator, Body, ContactPair, Frame, Geometry, Keyframe
+from adjoin.model.table import _HEAD
 
 IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
@@ -58,8 +59,9 @@ def test_names_and_indices():
 def test_tables():
     lines = str(adjoin.robots.load("panda")).splitlines()
     assert lines[0].startswith("panda: 9 bodies, nq 8, nv 8, nu 8, 16.822 kg; 13 frames, 39 geometries")
-    assert lines[1].split() == "# body parent joint kind q v lower upper velocity effort mass".split()
-    assert lines[2].split() == "0 panda_link1 world panda_joint1 revolute 0 0 -2.8973 2.8973 2.175 87 4.9707".split()
+    assert lines[1].split() == list(_HEAD)
+    first = ["0", "panda_link1", "world", "panda_joint1", "revolute", "0", "0", "-2.8973", "2.8973", "2.175", "87"]
+    assert lines[2].split() == [*first, "4.9707"]
     assert "1 panda_finger_joint1+0" in lines[-1]
     assert repr(adjoin.robots.load("go2")) == "Model('go2': 13 bodies, nq 19, nv 18, nu 12)"
 
@@ -113,7 +115,9 @@ def test_a_forest_is_several_robots_in_one_world():
     roots = [body.name for body in world.bodies if body.parent == WORLD]
     assert roots == ["dog/base", "arm/panda_link1"]
     assert world.bodies[world.body_index("arm/panda_link1")].position[0] == 1.0
-    assert world.joints[world.joint_index("arm/panda_finger_joint2")].mimic == Mimic("arm/panda_finger_joint1", 1.0, 0.0)
+    assert world.joints[world.joint_index("arm/panda_finger_joint2")].mimic == Mimic(
+        "arm/panda_finger_joint1", 1.0, 0.0
+    )
     assert [key.name for key in world.keyframes] == ["dog/home", "arm/home"]
     assert adjoin.forest({"a": go2, "b": go2}).nq == 2 * go2.nq
     with pytest.raises(InputError, match="no models"):
@@ -139,9 +143,15 @@ GOOD = {"name": "m", "bodies": (BODY,), "frames": (Frame("a", 0),)}
     [
         ({"bodies": (BODY, BODY)}, "two bodies are named 'a'"),
         ({"frames": (Frame("", 0),)}, "a frame has an empty name"),
-        ({"bodies": (dataclasses.replace(BODY, parent=0),)}, "body 'a': parent 0 is not the world (-1) or a body before"),
+        (
+            {"bodies": (dataclasses.replace(BODY, parent=0),)},
+            "body 'a': parent 0 is not the world (-1) or a body before",
+        ),
         ({"bodies": (dataclasses.replace(BODY, com=(0.0, 0.0)),)}, "body 'a': com has 2 numbers; it needs 3"),
-        ({"bodies": (dataclasses.replace(BODY, rotation=((2.0, 0, 0), *IDENTITY[1:])),)}, "body 'a': rotation is not a"),
+        (
+            {"bodies": (dataclasses.replace(BODY, rotation=((2.0, 0, 0), *IDENTITY[1:])),)},
+            "body 'a': rotation is not a",
+        ),
         (
             {"bodies": (dataclasses.replace(BODY, rotation=((-1.0, 0, 0), *IDENTITY[1:])),)},
             "body 'a': rotation is not a rotation matrix (off by 0.0e+00, determinant -1)",

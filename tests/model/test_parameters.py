@@ -15,7 +15,8 @@ GEARED = """<robot name="geared">
   <link name="b"><inertial><mass value="2"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
   <joint name="lead" type="revolute"><parent link="base"/><child link="a"/>
     <limit lower="-1" upper="1" velocity="1" effort="1"/><dynamics damping="0.5" friction="0.25"/></joint>
-  <joint name="follow" type="revolute"><parent link="a"/><child link="b"/><mimic joint="lead" multiplier="-3" offset="0.1"/>
+  <joint name="follow" type="revolute"><parent link="a"/><child link="b"/>
+    <mimic joint="lead" multiplier="-3" offset="0.1"/>
     <limit lower="-2" upper="2" velocity="1" effort="1"/><dynamics damping="0.2" friction="0.1"/></joint>
   <adjoin version="1">
     <joint name="lead" armature="0.1" stiffness="4" spring_reference="0.2"/>
@@ -94,7 +95,11 @@ def test_batches_that_broadcast_are_accepted(batch):
         ({"mass": [1.0, 2.0]}, (), r"parameter 'mass' is a list; it must be a torch tensor"),
         ({"mass": torch.ones(2).long()}, (), r"parameter 'mass' has dtype torch.int64; it must be a floating-point"),
         ({"mass": torch.ones(3)}, (), r"parameter 'mass' has shape (3,); it needs (..., 2) after any batch dimensions"),
-        ({"com": torch.ones(2)}, (), r"parameter 'com' has shape (2,); it needs (..., 2, 3) after any batch dimensions"),
+        (
+            {"com": torch.ones(2)},
+            (),
+            r"parameter 'com' has shape (2,); it needs (..., 2, 3) after any batch dimensions",
+        ),
         (
             {"mass": torch.ones(5, 2)},
             (4,),

@@ -239,7 +239,12 @@ def spined_quadruped() -> adjoin.Model:
             )
             shapes += [
                 Geometry(
-                    f"{leg}_{part}", "capsule", index, f"{leg}_{part}", (radius, length / 2, 0.0), (0.0, 0.0, -length / 2)
+                    f"{leg}_{part}",
+                    "capsule",
+                    index,
+                    f"{leg}_{part}",
+                    (radius, length / 2, 0.0),
+                    (0.0, 0.0, -length / 2),
                 )
                 for part, index in (("thigh", len(bodies) - 2), ("shank", len(bodies) - 1))
             ]
@@ -328,7 +333,9 @@ RECIPES: dict[str, Recipe] = {
         "BSD",
     ),
     "laikago": Recipe(
-        lambda: from_example_robot_data("laikago_description/urdf/laikago.urdf", "laikago", LAIKAGO, floating_base=True),
+        lambda: from_example_robot_data(
+            "laikago_description/urdf/laikago.urdf", "laikago", LAIKAGO, floating_base=True
+        ),
         "Unitree Laikago",
         f"{ERD}, laikago_description",
         "MPL-2.0",

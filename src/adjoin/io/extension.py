@@ -19,11 +19,12 @@ Numbers per degree of freedom are given one by one, or once for all.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from adjoin.io.xml import Element
-from adjoin.model.description import Description, KeyframeDescription
-from adjoin.model.joint import NQ, NV, Joint
+from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
+from adjoin.model.joint import NQ, NV, Joint, Mat3, Vec3
 from adjoin.model.model import missing
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
 from adjoin.spatial.rotation import from_rpy, tidy
@@ -40,7 +41,9 @@ UNLIMITED: dict[str, tuple[str, float]] = {
     "no_velocity": ("velocity_limit", math.inf),
     "no_effort": ("effort_limit", math.inf),
 }
-_MAX_HULL = 100_000
+_MAX_HULL = 10_000
+
+Item = TypeVar("Item")
 
 
 def read(block: Element, description: Description) -> None:
@@ -51,34 +54,156 @@ def read(block: Element, description: Description) -> None:
         description.more["gravity"] = block.numbers("gravity", 3)
     if "parents_touch" in block.attributes:
         description.more["parents_touch"] = bool(block.whole("parents_touch", 0))
-    readers: dict[str, Callable[[Element, Description], None]] = {
-        "joint": _joint,
-        "link": _link,
-        "site": _site,
-        "shape": _shape,
-        "contact": _contact,
-        "actuator": _actuator,
-        "keyframe": _keyframe,
-        "exclude": _exclude,
-        "pair": _pair,
+    reader = _Reader(description)
+    readers: dict[str, Callable[[Element], None]] = {
+        "joint": reader.joint,
+        "link": reader.link,
+        "site": reader.site,
+        "shape": reader.shape,
+        "contact": reader.contact,
+        "actuator": reader.actuator,
+        "keyframe": reader.keyframe,
+        "exclude": reader.exclude,
+        "pair": reader.pair,
     }
     for element in block.children:
         if element.tag not in readers:
             element.fail(f"not known in <adjoin>; known: {', '.join(readers)}")
-        readers[element.tag](element, description)
+        readers[element.tag](element)
 
 
-def _named(element: Element, attribute: str, what: str, items: list, plural: str):
+@dataclass
+class _Reader:
+    """Reads the elements, with everything that can be named found by name."""
+
+    description: Description
+    links: dict[str, LinkDescription] = field(default_factory=dict)
+    edges: dict[str, JointDescription] = field(default_factory=dict)
+    shapes: dict[str, tuple[LinkDescription, int]] = field(default_factory=dict)
+    actuators: dict[str, Actuator] = field(default_factory=dict)
+    sites: set[str] = field(default_factory=set)
+    keyframes: set[str] = field(default_factory=set)
+
+    def __post_init__(self):
+        self.links = {link.name: link for link in self.description.links}
+        self.edges = {edge.name: edge for edge in self.description.joints}
+        self.shapes = {
+            shape.name: (link, index) for link in self.description.links for index, shape in enumerate(link.geometries)
+        }
+
+    def _link(self, element: Element, attribute: str) -> LinkDescription:
+        return _known(element, attribute, "link", self.links)
+
+    def _moving(self, element: Element, attribute: str) -> tuple[JointDescription, Joint]:
+        edge = _known(element, attribute, "joint", self.edges)
+        return (edge, edge.joint) if edge.joint is not None else element.fail(f"joint {edge.name!r} is fixed")
+
+    def joint(self, element: Element) -> None:
+        edge, joint = self._moving(element, "name")
+        changes: dict[str, tuple[float, ...] | float] = {}
+        for name in JOINT_FIELDS:
+            if name in element.attributes:
+                values = _per_dof(element, name, NV[joint.kind])
+                if min(values) < 0.0:
+                    element.fail(f"{name} must not be negative")
+                changes[name] = values
+        if "spring_reference" in element.attributes:
+            changes["spring_reference"] = element.numbers("spring_reference", NQ[joint.kind])
+        if "upper" in element.attributes and joint.kind == "ball":
+            changes["upper"], changes["lower"] = element.not_negative("upper"), 0.0
+        for attribute, (name, bound) in UNLIMITED.items():
+            if element.whole(attribute, 0):
+                changes[name] = bound
+        if "kind" in element.attributes:
+            if (joint.kind, element.text("kind")) != ("continuous", "revolute"):
+                element.fail("kind can only make a continuous joint a revolute one without limits")
+            joint = replace(joint, kind="revolute")
+        edge.joint = replace(joint, **changes)  # type: ignore[arg-type]
+
+    def link(self, element: Element) -> None:
+        link = self._link(element, "name")
+        link.massless = bool(element.whole("massless", 0))
+        link.hidden = bool(element.whole("hidden", 0))
+        if link.hidden and (link.geometries or link.sites):
+            element.fail(f"link {link.name!r} cannot be hidden: it carries shapes or sites")
+        if "body" in element.attributes:
+            link.body = element.name("body")
+
+    def site(self, element: Element) -> None:
+        link = self._link(element, "link")
+        name = element.name()
+        if name in self.sites or name in self.links:
+            element.fail(f"there is a link or site {name!r} already")
+        self.sites.add(name)
+        link.sites.append((name, *_pose(element)))
+
+    def shape(self, element: Element) -> None:
+        link = self._link(element, "link")
+        name, kind = element.name(), element.text("kind")
+        if kind not in GEOMETRY_KINDS:
+            element.fail(f"no shape {kind!r}; shapes: {', '.join(GEOMETRY_KINDS)}")
+        if name in self.shapes:
+            element.fail(f"there is a shape {name!r} already")
+        size = vector3(element.numbers("size", 3, (0.0, 0.0, 0.0)))
+        if min(size) < 0.0:
+            element.fail(f"size={min(size):g} must not be negative")
+        vertices = _vertices(element) if kind == "hull" else ()
+        self.shapes[name] = (link, len(link.geometries))
+        link.geometries.append(Geometry(name, kind, WORLD, link.name, size, *_pose(element), vertices))  # type: ignore[arg-type]
+
+    def contact(self, element: Element) -> None:
+        link, index = _known(element, "shape", "shape", self.shapes)
+        constants = _constants(element, CONTACT_NUMBERS, CONTACT_WHOLE)
+        link.geometries[index] = replace(link.geometries[index], **constants)  # type: ignore[arg-type]
+
+    def actuator(self, element: Element) -> None:
+        _, joint = self._moving(element, "joint")
+        name = element.name()
+        if name in self.actuators:
+            element.fail(f"there is an actuator {name!r} already")
+        ranges: list[tuple[float, float]] = []
+        for attribute in ("control_range", "force_range"):
+            low, high = element.numbers(attribute, 2, (-math.inf, math.inf))
+            if low > high:
+                element.fail(f"{attribute}: {low:g} is above {high:g}")
+            ranges.append((low, high))
+        gear = _per_dof(element, "gear", NV[joint.kind]) if "gear" in element.attributes else (1.0,) * NV[joint.kind]
+        bias = vector3(element.numbers("bias", 3, (0.0, 0.0, 0.0)))
+        self.actuators[name] = Actuator(name, joint.name, gear, element.number("gain", 1.0), bias, *ranges)
+        self.description.actuators.append(self.actuators[name])
+
+    def keyframe(self, element: Element) -> None:
+        key = KeyframeDescription(element.name(), {})
+        if key.name in self.keyframes:
+            element.fail(f"there is a keyframe {key.name!r} already")
+        self.keyframes.add(key.name)
+        for child in element.children:
+            if child.tag == "joint":
+                _, joint = self._moving(child, "name")
+                if "q" in child.attributes:
+                    key.q[joint.name] = child.numbers("q", NQ[joint.kind])
+                if "v" in child.attributes:
+                    key.v[joint.name] = child.numbers("v", NV[joint.kind])
+            elif child.tag == "actuator":
+                actuator = _known(child, "name", "actuator", self.actuators)
+                key.control[actuator.name] = child.number("control")
+            else:
+                child.fail("not known in <keyframe>; known: joint, actuator")
+        self.description.keyframes.append(key)
+
+    def exclude(self, element: Element) -> None:
+        self.description.exclusions.append((self._link(element, "first").name, self._link(element, "second").name))
+
+    def pair(self, element: Element) -> None:
+        for attribute in ("first", "second"):
+            _known(element, attribute, "shape", self.shapes)
+        constants = _constants(element, PAIR_NUMBERS, ("condim",))
+        self.description.pairs.append(ContactPair(element.name("first"), element.name("second"), **constants))  # type: ignore[arg-type]
+
+
+def _known(element: Element, attribute: str, what: str, items: dict[str, Item]) -> Item:
     name = element.name(attribute)
-    for index, item in enumerate(items):
-        if item.name == name:
-            return index, item
-    element.fail(missing(what, plural, name, [item.name for item in items]))
-
-
-def _moving(element: Element, attribute: str, description: Description) -> tuple[int, Joint]:
-    index, edge = _named(element, attribute, "joint", description.joints, "joints")
-    return (index, edge.joint) if edge.joint is not None else element.fail(f"joint {edge.name!r} is fixed")
+    return items[name] if name in items else element.fail(missing(what, f"{what}s", name, items))
 
 
 def _per_dof(element: Element, attribute: str, size: int) -> tuple[float, ...]:
@@ -86,143 +211,26 @@ def _per_dof(element: Element, attribute: str, size: int) -> tuple[float, ...]:
     return element.numbers(attribute, 1) * size if count == 1 else element.numbers(attribute, size)
 
 
-def _joint(element: Element, description: Description) -> None:
-    index, joint = _moving(element, "name", description)
-    changes: dict[str, tuple[float, ...] | float] = {}
-    for field in JOINT_FIELDS:
-        if field in element.attributes:
-            changes[field] = _per_dof(element, field, NV[joint.kind])
-            if min(_per_dof(element, field, NV[joint.kind])) < 0.0:
-                element.fail(f"{field} must not be negative")
-    if "spring_reference" in element.attributes:
-        changes["spring_reference"] = element.numbers("spring_reference", NQ[joint.kind])
-    if "upper" in element.attributes and joint.kind == "ball":
-        changes["upper"], changes["lower"] = element.not_negative("upper"), 0.0
-    for attribute, (field, bound) in UNLIMITED.items():
-        if element.whole(attribute, 0):
-            changes[field] = bound
-    if "kind" in element.attributes and (joint.kind, element.text("kind")) == ("continuous", "revolute"):
-        description.joints[index].joint = joint = replace(joint, kind="revolute")
-    description.joints[index].joint = replace(joint, **changes)  # type: ignore[arg-type]
-
-
-def _link(element: Element, description: Description) -> None:
-    _, link = _named(element, "name", "link", description.links, "links")
-    link.massless = bool(element.whole("massless", 0))
-    link.hidden = bool(element.whole("hidden", 0))
-    if link.hidden and (link.geometries or link.sites):
-        element.fail(f"link {link.name!r} cannot be hidden: it carries shapes or sites")
-    if "body" in element.attributes:
-        link.body = element.name("body")
-
-
-def _pose(element: Element):
+def _pose(element: Element) -> tuple[Vec3, Mat3]:
     position = vector3(element.numbers("xyz", 3, (0.0, 0.0, 0.0)))
     return position, tidy(from_rpy(*element.numbers("rpy", 3, (0.0, 0.0, 0.0))))
 
 
-def _site(element: Element, description: Description) -> None:
-    _, link = _named(element, "link", "link", description.links, "links")
-    name = element.name()
-    taken = {frame for item in description.links for frame in (item.name, *(site[0] for site in item.sites))}
-    if name in taken:
-        element.fail(f"there is a link or site {name!r} already")
-    link.sites.append((name, *_pose(element)))
+def _vertices(element: Element) -> tuple[Vec3, ...]:
+    count = len(element.text("vertices").split())
+    if count % 3 or not 0 < count <= 3 * _MAX_HULL:
+        element.fail(f"vertices has {count} numbers; it needs three for each of 1 to {_MAX_HULL} points")
+    flat = element.numbers("vertices", count)
+    return tuple(vector3(flat[i : i + 3]) for i in range(0, count, 3))
 
 
-def _shapes(description: Description) -> list[Geometry]:
-    return [shape for link in description.links for shape in link.geometries]
-
-
-def _shape(element: Element, description: Description) -> None:
-    _, link = _named(element, "link", "link", description.links, "links")
-    name, kind = element.name(), element.text("kind")
-    if kind not in GEOMETRY_KINDS:
-        element.fail(f"no shape {kind!r}; shapes: {', '.join(GEOMETRY_KINDS)}")
-    if name in {shape.name for shape in _shapes(description)}:
-        element.fail(f"there is a shape {name!r} already")
-    size = vector3(element.numbers("size", 3, (0.0, 0.0, 0.0)))
-    if min(size) < 0.0:
-        element.fail(f"size={min(size):g} must not be negative")
-    vertices = ()
-    if kind == "hull":
-        count = len(element.text("vertices").split())
-        if count % 3 or not 0 < count <= 3 * _MAX_HULL:
-            element.fail(f"vertices has {count} numbers; it needs three for each of 1 to {_MAX_HULL} points")
-        flat = element.numbers("vertices", count)
-        vertices = tuple(vector3(flat[i : i + 3]) for i in range(0, count, 3))
-    link.geometries.append(Geometry(name, kind, WORLD, link.name, size, *_pose(element), vertices))  # type: ignore[arg-type]
-
-
-def _constants(element: Element, numbers: dict[str, int]) -> dict[str, object]:
+def _constants(element: Element, numbers: dict[str, int], whole: tuple[str, ...]) -> dict[str, object]:
     found: dict[str, object] = {}
-    for field, size in numbers.items():
-        if field in element.attributes:
-            values = element.numbers(field, size)
-            found[field] = values if size > 1 else values[0]
-    for field in CONTACT_WHOLE:
-        if field in element.attributes:
-            found[field] = element.whole(field, 0)
+    for name, size in numbers.items():
+        if name in element.attributes:
+            values = element.numbers(name, size)
+            found[name] = values if size > 1 else values[0]
+    for name in whole:
+        if name in element.attributes:
+            found[name] = element.whole(name, 0)
     return found
-
-
-def _contact(element: Element, description: Description) -> None:
-    name = element.name("shape")
-    for link in description.links:
-        for index, shape in enumerate(link.geometries):
-            if shape.name == name:
-                link.geometries[index] = replace(shape, **_constants(element, CONTACT_NUMBERS))  # type: ignore[arg-type]
-                return
-    element.fail(missing("shape", "shapes", name, [shape.name for shape in _shapes(description)]))
-
-
-def _actuator(element: Element, description: Description) -> None:
-    _, joint = _moving(element, "joint", description)
-    name = element.name()
-    if name in {actuator.name for actuator in description.actuators}:
-        element.fail(f"there is an actuator {name!r} already")
-    ranges: list[tuple[float, float]] = []
-    for field in ("control_range", "force_range"):
-        low, high = element.numbers(field, 2, (-math.inf, math.inf))
-        if low > high:
-            element.fail(f"{field}: {low:g} is above {high:g}")
-        ranges.append((low, high))
-    gear = _per_dof(element, "gear", NV[joint.kind]) if "gear" in element.attributes else (1.0,) * NV[joint.kind]
-    bias = vector3(element.numbers("bias", 3, (0.0, 0.0, 0.0)))
-    description.actuators.append(Actuator(name, joint.name, gear, element.number("gain", 1.0), bias, *ranges))
-
-
-def _keyframe(element: Element, description: Description) -> None:
-    key = KeyframeDescription(element.name(), {})
-    if key.name in {other.name for other in description.keyframes}:
-        element.fail(f"there is a keyframe {key.name!r} already")
-    for child in element.children:
-        if child.tag == "joint":
-            _, joint = _moving(child, "name", description)
-            if "q" in child.attributes:
-                key.q[joint.name] = child.numbers("q", NQ[joint.kind])
-            if "v" in child.attributes:
-                key.v[joint.name] = child.numbers("v", NV[joint.kind])
-        elif child.tag == "actuator":
-            _, actuator = _named(child, "name", "actuator", description.actuators, "actuators")
-            key.control[actuator.name] = child.number("control")
-        else:
-            child.fail("not known in <keyframe>; known: joint, actuator")
-    description.keyframes.append(key)
-
-
-def _exclude(element: Element, description: Description) -> None:
-    _, first = _named(element, "first", "link", description.links, "links")
-    _, second = _named(element, "second", "link", description.links, "links")
-    description.exclusions.append((first.name, second.name))
-
-
-def _pair(element: Element, description: Description) -> None:
-    names = []
-    for attribute in ("first", "second"):
-        _, shape = _named(element, attribute, "shape", _shapes(description), "shapes")
-        names.append(shape.name)
-    constants = _constants(element, PAIR_NUMBERS)
-    for field in ("contype", "conaffinity", "priority"):
-        constants.pop(field, None)
-    description.pairs.append(ContactPair(*names, **constants))  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Vertices of STL and OBJ files, read with every count checked against the bytes that are there."""
 
+import io
 import re
 
 import numpy as np
@@ -7,9 +8,9 @@ import numpy as np
 from adjoin.io.xml import Element
 
 MAX_OBJ_BYTES = 16 * 1024 * 1024
-MAX_VERTICES = 4_000_000
+MAX_VERTICES = 1_000_000
 
-_NUMBER_BYTES = re.compile(rb"[0-9+\-.eE]+")
+_NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def read_vertices(data: bytes, name: str, element: Element) -> np.ndarray:
@@ -45,6 +46,8 @@ def _stl(data: bytes, name: str, element: Element) -> np.ndarray:
         count = int.from_bytes(data[80:84], "little")
         if len(data) == 84 + 50 * count:
             triangles = np.frombuffer(data, np.uint8, offset=84).reshape(count, 50)
+            if count > MAX_VERTICES:
+                element.fail(f"mesh {name!r} has {count} triangles; at most {MAX_VERTICES} are read")
             with np.errstate(invalid="ignore"):  # signalling NaNs; they are refused with the others
                 return triangles[:, 12:48].copy().view("<f4").reshape(-1, 3).astype(np.float64)
     if data[:80].lstrip()[:5].lower() == b"solid":
@@ -65,11 +68,16 @@ def _rows(rows: list[bytes], name: str, element: Element) -> np.ndarray:
     """The first three numbers of every row."""
     if len(rows) > MAX_VERTICES:
         element.fail(f"mesh {name!r} has {len(rows)} vertices; at most {MAX_VERTICES} are read")
-    words = [row.split(None, 3)[:3] for row in rows]
-    for index, row in enumerate(words):
-        if len(row) != 3 or not all(map(_NUMBER_BYTES.fullmatch, row)):
-            element.fail(f"mesh {name!r}: vertex {index + 1}, {rows[index][:40].decode('latin-1')!r}, is not 3 numbers")
+    if not rows:
+        return np.zeros((0, 3))
     try:
-        return np.array([float(word) for row in words for word in row]).reshape(-1, 3)
-    except ValueError:
+        if not all(map(bytes.strip, rows)):
+            raise ValueError("loadtxt would pass over an empty row")
+        return np.loadtxt(io.BytesIO(b"\n".join(rows)), usecols=(0, 1, 2), ndmin=2, comments=None)
+    except (ValueError, IndexError):
+        for index, row in enumerate(rows):
+            words = row.split()[:3]
+            if len(words) != 3 or not all(map(_NUMBER.fullmatch, words)):
+                shown = row[:40].decode("latin-1").strip()
+                element.fail(f"mesh {name!r}: vertex {index + 1}, {shown!r}, is not 3 numbers")
         element.fail(f"mesh {name!r} has a vertex that is not 3 numbers")

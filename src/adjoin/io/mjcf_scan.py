@@ -19,13 +19,15 @@ from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.description import Where
 
-MAX_COPIES = 10_000
+MAX_COPIES = 1_000
+MAX_GRID = 1_000_000
+MAX_BODIES = 2_000
 MAX_INCLUDES = 200
 _LOOKS = {"texture", "material", "skin", "light", "visual", "size"}
 _FILE_ATTRIBUTES = re.compile(r"file|file(right|left|up|down|front|back)")
 _NOT_FINITE = re.compile(r"(?i)(?<!\S)[+-]?(nan|inf|infinity)(?!\S)")
-_TEXTS = {"name", "class", "childclass", "model", "prefix", "data", "joint", "joint1", "joint2", "body", "body1", "body2"}
-_TEXTS |= {"site", "site1", "site2", "geom", "geom1", "geom2", "mesh", "hfield", "tendon", "actuator", "objname", "target"}
+_TEXTS = {"name", "class", "childclass", "model", "prefix", "data", "mesh", "hfield", "tendon", "actuator", "objname"}
+_TEXTS |= {f"{kind}{number}" for kind in ("joint", "body", "site", "geom") for number in ("", "1", "2")}
 # Elements that multiply others: <replicate count>, <composite count>, <flexcomp count>, ... and large grids.
 _COUNTED = {"replicate": "count", "composite": "count", "flexcomp": "count", "hfield": "nrow ncol"}
 
@@ -61,6 +63,7 @@ class _Scan:
     names: dict[str, str] = field(default_factory=dict)
     includes: int = 0
     elements: int = 0
+    bodies: int = 0
     folders: dict[str, str] = field(default_factory=dict)
     strip: bool = False
 
@@ -122,8 +125,13 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
     for attribute in _COUNTED.get(element.tag, "").split():
         if attribute in element.attributes:
             copies *= _product(element, attribute)
-    if copies > (MAX_COPIES if element.tag != "hfield" else MAX_COPIES**2):
-        element.fail(f"it makes {copies} copies; at most {MAX_COPIES} are allowed")
+    most = MAX_GRID if element.tag == "hfield" else MAX_COPIES
+    if copies > most:
+        element.fail(f"it makes {copies} copies; at most {most} are allowed")
+    if element.tag == "body":
+        state.bodies += copies
+        if state.bodies > MAX_BODIES:
+            element.fail(f"more than {MAX_BODIES} bodies with all copies")
     for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
         element.attributes[attribute] = _asset(element, attribute, state)
     for attribute, value in element.attributes.items():

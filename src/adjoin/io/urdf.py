@@ -53,7 +53,7 @@ class _Reader:
     files: Files
     meshes: Meshes
     repair: Collection[str]
-    shape_names: set[str] = field(default_factory=set)
+    shape_names: dict[str, int] = field(default_factory=dict)
     hulls: dict[tuple[str, tuple[float, ...]], tuple[Vec3, ...]] = field(default_factory=dict)
 
 
@@ -88,8 +88,10 @@ def _refuse_xacro(root: Element) -> None:
 def _refuse_misspelt(element: Element) -> None:
     """Refuse children that look like a known one misspelt; other unknown ones are some tool's extension."""
     known = _CHILDREN[element.tag]
-    for child in element.children:
-        if child.tag not in known and (close := difflib.get_close_matches(child.tag, known, 1, 0.75)):
+    others = list(dict.fromkeys(child.tag for child in element.children if child.tag not in known))
+    for tag in others[:1000]:
+        if len(tag) < 20 and (close := difflib.get_close_matches(tag, known, 1, 0.75)):
+            child = next(child for child in element.children if child.tag == tag)
             child.fail(f"not known in <{element.tag}>; did you mean <{close[0]}>?")
 
 
@@ -150,12 +152,17 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
     else:
         shape.fail("no such shape; shapes: box, sphere, cylinder, capsule, mesh")
     name = element.name() if element.attributes.get("name", "").strip() else f"{link}/0"
-    base, count = name.removesuffix("/0"), 0
-    while name in reader.shape_names:
-        count += 1
-        name = f"{base}/{count}"
-    reader.shape_names.add(name)
-    return Geometry(name, kind, WORLD, link, size, position, rotation, vertices)
+    return Geometry(_distinct(reader, name), kind, WORLD, link, size, position, rotation, vertices)
+
+
+def _distinct(reader: _Reader, name: str) -> str:
+    """The name, or with a number if it is taken: URDF lets collisions share names."""
+    base, candidate = name.removesuffix("/0"), name
+    while candidate in reader.shape_names:
+        reader.shape_names[name] += 1
+        candidate = f"{base}/{reader.shape_names[name]}"
+    reader.shape_names[candidate] = 0
+    return candidate
 
 
 def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:

@@ -13,7 +13,7 @@ from adjoin.model.description import MAX_NUMBER, Where
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
-MAX_ELEMENTS = 100_000
+MAX_ELEMENTS = 30_000
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SPACE = " \t\r\n"

@@ -18,6 +18,9 @@ from adjoin.spatial.vector import IDENTITY, ZERO, scale, vector3
 FLOATING_BASE = "root_joint"
 """Name of the free joint that `floating_base=True` adds; Pinocchio's name for it."""
 
+MAX_LINKS = 5_000
+MAX_MIMIC = 50
+
 Lock = Mapping[str, float | Sequence[float]]
 
 
@@ -166,6 +169,8 @@ def _check_tree(description: Description) -> str:
     roots = [name for name in links if name not in parents]
     if not links:
         raise ModelError(f"{description.where}: no links; a robot has at least one")
+    if len(links) > MAX_LINKS:
+        raise ModelError(f"{description.where}: {len(links)} links; at most {MAX_LINKS} are allowed")
     if len(roots) > 1:
         listed = ", ".join(repr(name) for name in roots[:10])
         raise ModelError(
@@ -290,6 +295,8 @@ def _check_mimics(description: Description, bodies: list[Body]) -> None:
                 raise ModelError(f"{where}: mimic: {text}{known}")
             if name in seen:
                 raise ModelError(f"{where}: mimics itself: {' -> '.join([*seen, name])}")
+            if len(seen) > MAX_MIMIC:
+                raise ModelError(f"{where}: mimics through more than {MAX_MIMIC} joints")
             leader = joints[name]
             if NV[leader.kind] != 1 or NV[joint.kind] != 1:
                 raise ModelError(

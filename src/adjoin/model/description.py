@@ -10,7 +10,6 @@ from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import Actuator, ContactPair, Geometry
 from adjoin.spatial.vector import IDENTITY, ZERO
 
-
 MAX_NUMBER = 1e18
 """No length, mass or angle of a robot is beyond this; products of a few such numbers stay finite."""
 

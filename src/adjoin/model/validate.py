@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from adjoin.errors import ModelError
 from adjoin.model.joint import NQ, NV, Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD
+from adjoin.spatial.vector import IDENTITY
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
@@ -26,9 +27,7 @@ def check(model: "Model") -> None:
     for index, body in enumerate(model.bodies):
         where = f"body {body.name!r}"
         if not WORLD <= body.parent < index:
-            raise ModelError(
-                f"{where}: parent {body.parent} is not the world (-1) or a body before it"
-            )
+            raise ModelError(f"{where}: parent {body.parent} is not the world (-1) or a body before it")
         _finite(where, "mass", [body.mass])
         _finite(where, "com", body.com, 3)
         _finite(where, "inertia", body.inertia, 6)
@@ -76,6 +75,8 @@ def _finite(where: str, field: str, numbers: Iterable[float], size: int | None =
 
 def _pose(where: str, position: Sequence[float], rotation: Mat3) -> None:
     _finite(where, "position", position, 3)
+    if rotation == IDENTITY:
+        return
     for row in rotation:
         _finite(where, "rotation", row, 3)
     # Rows of a rotation are orthonormal and right-handed; anything else would scale or mirror the robot.

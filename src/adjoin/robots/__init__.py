@@ -1,8 +1,8 @@
 """The robots that ship with Adjoin, without meshes; each file says in its header where its figures come from.
 
-    adjoin.robots.names()
-    adjoin.robots.load("go2")
-    adjoin.robots.load("pendulum", links=5)
+adjoin.robots.names()
+adjoin.robots.load("go2")
+adjoin.robots.load("pendulum", links=5)
 """
 
 from importlib import resources

@@ -54,7 +54,7 @@ class CudaKernel:
     def __init__(self, program: Program, bits: int, device: torch.device, cache: Cache | None = None):
         self.program = program
         self.bits = bits
-        self.device = device
+        self.device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
         self.cache = cache or Cache()
         self._lock = threading.Lock()
         self._function: ctypes.c_void_p | None = None
@@ -68,26 +68,28 @@ class CudaKernel:
         """Enqueue the kernel on the current stream of the device. The arguments are those of `CpuKernel.launch`."""
         if self._function is None:
             self._load()
-        elements = workspace_elements(self._facts["workspace"], self.program.integers, integers)
+        factors = self._facts["workspace"]
+        elements = workspace_elements(factors, self.program.integers, integers) if self._needs_workspace else 0
         space = None
         if elements:
             count = elements * (-(-batch // WARP) * WARP)
             space = torch.empty(count, dtype=torch.float32 if self.bits == 32 else torch.float64, device=self.device)
-        arguments = (ctypes.c_int64 * (len(words) + len(integers) + 2))(
-            *words, *integers, batch, 0 if space is None else space.data_ptr()
-        )
+        arguments = self._arguments(*words, *integers, batch, 0 if space is None else space.data_ptr())
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(self._size), 0)
         warps = 1 if batch <= SMALL_BATCH else self._warps
-        shared = self._facts["shared"] * warps * self.bits // 8
-        stream = torch.cuda.current_stream(self.device).cuda_stream
-        start = ctypes.addressof(arguments)
-        pointers = (ctypes.c_void_p * len(arguments))(*range(start, start + 8 * len(arguments), 8))
         blocks = -(-batch // (warps * WARP))
-        with torch.cuda.device(self.device):
-            _check(
-                _driver().cuLaunchKernel(
-                    self._function, blocks, 1, 1, warps * WARP, 1, 1, shared, ctypes.c_void_p(stream), pointers, None
-                )
-            )
+        shared = self._facts["shared"] * warps * self.bits // 8
+        if torch.cuda.current_device() != self.device.index:
+            with torch.cuda.device(self.device):
+                self._enqueue(blocks, warps, shared, extra)
+        else:
+            self._enqueue(blocks, warps, shared, extra)
+
+    def _enqueue(self, blocks: int, warps: int, shared: int, extra: Any) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
+        status = self._launch(self._function, blocks, 1, 1, warps * WARP, 1, 1, shared, stream, None, extra)
+        if status:
+            _check(status)
 
     def _load(self) -> None:
         with self._lock:
@@ -105,6 +107,11 @@ class CudaKernel:
                 self._warps = max(1, min(4, 49152 // tile)) if tile else 4
                 if tile > 49152:
                     _check(_driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
+            self._arguments = ctypes.c_int64 * (3 * (len(self.program.inputs) + len(self.program.outputs))
+                                                + len(self.program.integers) + 2)
+            self._size = ctypes.c_size_t(ctypes.sizeof(self._arguments))
+            self._needs_workspace = any(facts["workspace"].values())
+            self._launch = _driver().cuLaunchKernel
             self._facts, self._module, self._function = facts, module, function
 
 
@@ -130,7 +137,12 @@ def _assemble(ptx: str, capability: int) -> bytes:
 
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_INPUT_PTX = 5, 6, 1
+_JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_OPTIMISATION, _JIT_INPUT_PTX = 5, 6, 7, 1
+LARGE = 20_000  # lines of PTX from which the assembler is asked for little optimisation; its time grows faster than that
+
+
+def _effort(ptx: str) -> int:
+    return 4 if ptx.count("\n") < LARGE else 1
 
 
 def _assemble_with_driver(ptx: str, index: int) -> bytes:
@@ -138,10 +150,10 @@ def _assemble_with_driver(ptx: str, index: int) -> bytes:
     with torch.cuda.device(index):
         torch.cuda.current_stream().synchronize()  # the context exists from here on
         log = ctypes.create_string_buffer(8192)
-        options = (ctypes.c_int * 2)(_JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE)
-        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+        options = (ctypes.c_int * 3)(_JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_OPTIMISATION)
+        values = (ctypes.c_void_p * 3)(ctypes.addressof(log), len(log), _effort(ptx))
         state, image, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        _check(driver.cuLinkCreate_v2(2, options, values, ctypes.byref(state)))
+        _check(driver.cuLinkCreate_v2(3, options, values, ctypes.byref(state)))
         try:
             text = ptx.encode() + b"\0"
             status = driver.cuLinkAddData_v2(state, _JIT_INPUT_PTX, text, len(text), b"kernel", 0, None, None)
@@ -165,7 +177,7 @@ def _assemble_with_ptxas(ptx: str, capability: int) -> bytes:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
         done = subprocess.run(
-            [tool, f"-arch=sm_{capability}", str(source), "-o", str(result)], capture_output=True, text=True, check=False
+            [tool, f"-arch=sm_{capability}", f"-O{min(3, _effort(ptx))}", str(source), "-o", str(result)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise CompileError(f"{tool} refused a kernel for sm_{capability}: {done.stderr.strip()}")

@@ -3,7 +3,7 @@
 An `Expr` is one scalar of one environment. Arithmetic on it appends a node to its graph, unless the same node is there
 already (common terms are shared) or the result is known (constants are folded, zeros and ones vanish: `0 * x` is 0
 whatever x is, NaN included). The functions of this module (`sin`, `select`, ...) take traced scalars, floats and torch
-tensors alike, so that an algorithm written with them runs on all three.
+tensors alike, so that an algorithm written with them runs on all three; and numpy arrays of traced scalars.
 
 A graph may have a parent: the body of a loop is a graph whose parent is the code around the loop. A body may use the
 scalars of its parents freely; each becomes a *capture*, an argument of the loop.
@@ -550,6 +550,8 @@ def _generic(op: str, name: str, doc: str) -> Callable[..., Any]:
     def function(*args: Any) -> Any:
         if any(isinstance(arg, Expr) for arg in args):
             return _binary(op, *args) if len(args) == 2 else _unary(op, *args)
+        if any(isinstance(arg, np.ndarray) for arg in args):
+            return np.frompyfunc(function, len(args), 1)(*args)
         if any(isinstance(arg, torch.Tensor) for arg in args):
             like = next(arg for arg in args if isinstance(arg, torch.Tensor))
             return on_tensor(*[arg if isinstance(arg, torch.Tensor) else torch.full_like(like, arg) for arg in args])
@@ -578,6 +580,8 @@ maximum = _generic("max", "maximum", "The larger; NaN if either is. A tie's deri
 
 def select(condition: Any, a: Any, b: Any) -> Any:
     """Take `a` where the condition holds, else `b`. What is not taken has no influence, on gradients either."""
+    if any(isinstance(value, np.ndarray) for value in (condition, a, b)):
+        return np.frompyfunc(select, 3, 1)(condition, a, b)
     if isinstance(condition, torch.Tensor):
         return torch.where(condition, a, b)
     if not isinstance(condition, Expr):

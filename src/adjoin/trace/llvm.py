@@ -4,7 +4,9 @@ The two kernels differ only in their frame (a loop over blocks of environments, 
 how they reach memory (`memory.py`); everything between is the same walk over the plan.
 """
 
+import heapq
 from dataclasses import dataclass
+from typing import Any
 
 from adjoin.trace import elementary
 from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, Expr
@@ -13,8 +15,8 @@ from adjoin.trace.memory import WARP, Layout, Rows, Staged
 from adjoin.trace.plan import Loop, Plan
 from adjoin.trace.program import Program
 
-WINDOW = 128  # nodes between two uses from which a value is better kept in memory; of 16 to 256 the fastest
-GPU_WINDOW = 256
+REGISTERS = 400
+GPU_REGISTERS = 240
 STACK = 4096  # scratch elements a lane that may lie on the stack; more go to the workspace
 
 
@@ -52,7 +54,7 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
     w.label("block")
     memory.begin("%first", batch)
-    kernel.window = WINDOW
+    kernel.registers = REGISTERS
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
@@ -89,7 +91,7 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     kernel.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
     live = set(program.plan.order)
     read = [i for i, nodes in enumerate(program.sources) if not live.isdisjoint(nodes)]
-    kernel.window = GPU_WINDOW
+    kernel.registers = GPU_REGISTERS * 32 // lane.bits
     # It is 0, but ptxas would undo the parking if it saw that.
     kernel.prologue.append(f"  %zero = lshr i64 {batch}, 48")
     kernel.zero = "%zero"
@@ -125,7 +127,7 @@ class _Kernel:
         self.parked = 0
         self.zero = "0"
         self.stack = "ptr"
-        self.window: int | None = None
+        self.registers = 1 << 30
         self.read = _streams_read(program.plan)
         for i, (slot, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
             if slot.length is not None:
@@ -160,7 +162,7 @@ class _Kernel:
         for node in plan.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
-        parking = _Parking(self, plan, fused, due, self.program)
+        parking = _Parking(self, plan, fused, due)
         for position, node in enumerate(plan.order):
             parking.bring(position, values)
             if node in values or node in skipped:
@@ -496,79 +498,119 @@ class _Kernel:
 
 
 class _Parking:
-    """Keeps values that are not needed for a while in memory, as a register allocator would.
+    """Keeps the values that are needed last in memory, so that no more are alive than there are registers.
 
-    LLVM's own allocator takes time quadratic in the length of a block to find out the same; with short live ranges it
-    is fast, and the code no slower. A value is stored when it is made and loaded again before a use that comes more
-    than `window` nodes after the last one.
+    LLVM's and NVIDIA's own allocators come to much the same, in a time that grows with the square of a block's length
+    and more. Given short live ranges they are fast. When registers run out, the value whose next use is farthest away
+    is stored, once, and loaded again before that use (Belady's rule).
     """
 
-    def __init__(self, kernel: "_Kernel", plan: Plan, fused: dict, due: dict, program: Program):
+    def __init__(self, kernel: "_Kernel", plan: Plan, fused: dict[Expr, Any], due: dict[int, list[Any]]):
         self.kernel = kernel
         self.loads: dict[int, list[Expr]] = {}
         self.stores: dict[int, list[Expr]] = {}
         self.frees: dict[int, list[Expr]] = {}
         self.slots: dict[Expr, int] = {}
-        window = kernel.window
-        if window is None:
-            return
-        defined = {node: i for i, node in enumerate(plan.order)}
+        uses = self._uses(plan, fused, due)
+        resident: set[Expr] = set()
+        queue: list[tuple[int, int, Expr]] = []  # farthest next use first; entries may be out of date
+        upcoming: dict[Expr, int] = {}
+        stored: set[Expr] = set()
+        evicted: set[Expr] = set()
+        last = len(plan.order)
+
+        def touch(node: Expr, position: int) -> None:
+            positions = uses.get(node)
+            while positions and positions[-1] <= position:
+                positions.pop()
+            if not positions:
+                resident.discard(node)
+                if node in stored:
+                    self.frees.setdefault(position, []).append(node)
+                return
+            resident.add(node)
+            upcoming[node] = positions[-1]
+            heapq.heappush(queue, (-positions[-1], node.index, node))
+
+        for position, node in enumerate(plan.order):
+            for operand in self.operands[position]:
+                if operand in evicted:
+                    evicted.discard(operand)
+                    self.loads.setdefault(position, []).append(operand)
+                if operand.kind == FLOAT and operand.op != "const":
+                    touch(operand, position)
+            if node.kind == FLOAT and node.op not in ("const", "param") and node in uses and position < last:
+                touch(node, position)
+            while len(resident) > kernel.registers and queue:
+                farthest, _, victim = heapq.heappop(queue)
+                if victim not in resident or upcoming[victim] != -farthest:
+                    continue
+                resident.discard(victim)
+                evicted.add(victim)
+                if victim not in stored and not self._reread(victim):
+                    stored.add(victim)
+                    self.stores.setdefault(position, []).append(victim)
+
+    def _uses(
+        self, plan: Plan, fused: dict[Expr, Any], due: dict[int, list[tuple[int, int, int]]]
+    ) -> dict[Expr, list[int]]:
+        """Where each value is read, the last place first; and what each place reads."""
         skipped = {product for product, *_ in fused.values()}
+        targets = self.kernel.program.targets
         uses: dict[Expr, list[int]] = {}
+        self.operands: list[list[Expr]] = []
         for position, node in enumerate(plan.order):
             if node in skipped:
-                continue
-            if node in fused:
+                args = []
+            elif node in fused:
                 product, other, *_ = fused[node]
-                args = (*product.args, other)
+                args = [*product.args, other]
             elif node.op == "scan":
                 carry, captures, _, _ = plan.loops[node].arguments(node)
-                args = (*carry, *captures)
+                args = carry + captures
+            elif node.op == "get":
+                args = []
             else:
-                args = node.args[:3]
+                args = list(node.args[:3])
+            for output, start, count in due.get(position, ()):
+                args += [value for value in targets[output][start : start + count] if value is not node]
             for arg in args:
                 uses.setdefault(arg, []).append(position)
-            for output, start, count in due.get(position, ()):
-                for arg in program.targets[output][start : start + count]:
-                    uses.setdefault(arg, []).append(position)
-        for node, positions in uses.items():
-            if node.kind != FLOAT or node.op == "const":
-                continue
-            again = node.op == "input" and isinstance(kernel.memory, Staged)  # still in shared memory
-            last = defined[node]
-            parked = False
-            for position in positions:
-                if position - last > window:
-                    self.loads.setdefault(position, []).append(node)
-                    parked = True
-                last = position
-            if parked and not again:
-                self.stores.setdefault(defined[node], []).append(node)
-                self.frees.setdefault(last, []).append(node)
+            if position in due:
+                uses.setdefault(node, []).append(position)
+            self.operands.append(args)
+        for positions in uses.values():
+            positions.reverse()
+        return uses
+
+    def _reread(self, node: Expr) -> bool:
+        return node.op == "input" and isinstance(self.kernel.memory, Staged)  # it stays in shared memory
 
     def bring(self, position: int, values: dict[Expr, str]) -> None:
+        """Load what the node at this position needs from memory."""
         w = self.kernel.w
         for node in self.loads.get(position, ()):
-            if node in self.slots:
-                values[node] = w.emit(f"load {w.lane.float}, {self.kernel.stack} {self.place(node)}")
-            else:
+            if self._reread(node):
                 del values[node]
                 self.kernel.read_row(node, {node.data[1]}, values)
-
-    def place(self, node: Expr) -> str:
-        w = self.kernel.w
-        return w.emit(f"getelementptr {w.lane.float}, {self.kernel.stack} %park, i64 {self.slots[node]}")
+            else:
+                values[node] = w.emit(f"load {w.lane.float}, {self.kernel.stack} {self._place(node)}")
 
     def take(self, position: int, values: dict[Expr, str]) -> None:
+        """Store what gives up its register after this position."""
         w, kernel = self.kernel.w, self.kernel
+        for node in self.frees.get(position, ()):
+            kernel.free.append(self.slots[node])
         for node in self.stores.get(position, ()):
             if not kernel.free:
                 kernel.free.append(kernel.parked)
                 kernel.parked += 1
             self.slots[node] = kernel.free.pop()
-            w.line(f"  store {w.lane.float} {values[node]}, {kernel.stack} {self.place(node)}")
-        for node in self.frees.get(position, ()):
-            kernel.free.append(self.slots[node])
+            w.line(f"  store {w.lane.float} {values[node]}, {kernel.stack} {self._place(node)}")
+
+    def _place(self, node: Expr) -> str:
+        w = self.kernel.w
+        return w.emit(f"getelementptr {w.lane.float}, {self.kernel.stack} %park, i64 {self.slots[node]}")
 
 
 def _streams_read(plan: Plan) -> set[Expr]:

@@ -190,9 +190,9 @@ def _arrange(
         if kernel.shares:
             kernel = kernel.with_shared((False,) * len(slots))
         return kernel, first, tensors
-    batched = [own for own in batches if own]
+    batched = [own for own in batches if len(own)]
     if batched.count(batched[0]) == len(batched):
-        return kernel.with_shared(tuple([not own for own in batches])), batched[0], tensors
+        return kernel.with_shared(tuple([len(own) == 0 for own in batches])), batched[0], tensors
     batch = torch.broadcast_shapes(*batches)
     shared, arranged = [], []
     for slot, tensor, own in zip(slots, tensors, batches, strict=True):
@@ -311,7 +311,9 @@ def _again(
     kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], tensors: list[torch.Tensor]
 ) -> Sequence[torch.Tensor]:
     """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active."""
-    if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in tensors):
+    if any([torch._C._functorch.is_legacy_batchedtensor(tensor) for tensor in tensors]):
+        raise InputError("is_grads_batched=True is not supported; use torch.func.vmap over torch.func.vjp instead")
+    if torch.compiler.is_compiling() or any([type(tensor) not in _PLAIN for tensor in tensors]):
         return _opaque(kernel, integers, batch, tensors)
     function = _Transformed if torch._C._are_functorch_transforms_active() else _Call
     return function.apply(kernel, integers, batch, *tensors)
