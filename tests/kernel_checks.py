@@ -108,9 +108,13 @@ def check_gradients(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: t
 
 
 def check_kernel(
-    kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...] = (), scale: float = 64, second: bool = True
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    integers: tuple[int, ...] = (),
+    scale: float = 64,
+    second: bool = True,
 ) -> None:
-    """Compiled = interpreted in both formats and on every device; invariant; gradients right. Inputs (batch, *shape)."""
+    """Compiled = interpreted in both formats, on every device; invariant; gradients right. Inputs (batch, *shape)."""
     names = dict(zip(kernel.program.integers, integers, strict=True))
     for dtype in (torch.float64, torch.float32):
         flat = [
@@ -124,4 +128,9 @@ def check_kernel(
             for expected, got in zip(reference, results, strict=True):
                 assert close(expected.flatten(), got.cpu().flatten(), scale).all()
             check_invariance(kernel, on_device, integers)
-    check_gradients(kernel, [t[:2] if s.length is None else t[:, :2] for s, t in zip(kernel.program.inputs, tensors, strict=True)], integers, second)
+    check_gradients(
+        kernel,
+        [t[:2] if s.length is None else t[:, :2] for s, t in zip(kernel.program.inputs, tensors, strict=True)],
+        integers,
+        second,
+    )

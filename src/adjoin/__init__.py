@@ -10,15 +10,19 @@ if TYPE_CHECKING:
     from adjoin.io.urdf_write import to_urdf
     from adjoin.model.compose import forest
     from adjoin.model.model import Model
+    from adjoin.trace.function import Integer, PerStep, function
 
 __version__ = "0.1.0"
 
-__all__ = ["Model", "forest", "load", "robots", "save", "to_urdf"]
+__all__ = ["Integer", "Model", "PerStep", "forest", "function", "load", "robots", "save", "to_urdf"]
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
 _HOMES = {
+    "Integer": "adjoin.trace.function",
     "Model": "adjoin.model.model",
+    "PerStep": "adjoin.trace.function",
     "forest": "adjoin.model.compose",
+    "function": "adjoin.trace.function",
     "load": "adjoin.io.load",
     "robots": "adjoin.robots",
     "save": "adjoin.io.store",

@@ -511,6 +511,7 @@ case("mjcf: too many bodies", mjcf(world="<body/>" * 2001))
 case(
     "mjcf: a vast height field", mjcf(before='<asset><hfield name="h" nrow="9999" ncol="9999" size="1 1 1 1"/></asset>')
 )
+case("mjcf: attached model", mjcf(before='<asset><model name="m" file="m.xml"/></asset>'))
 case("mjcf: missing mesh", with_files(mjcf(before='<asset><mesh file="a.stl"/></asset>'), {}))
 case("mjcf: mesh outside", with_files(mjcf(before='<asset><mesh file="../../a.stl"/></asset>'), {}))
 case(

@@ -52,7 +52,9 @@ def page() -> str:
         if name not in REFUSED and (message := told(path, accept=ACCEPT.get(name, ()))):
             meshes.append((name, message))
     lines = [HEAD]
-    lines.append(f"## URDF: {len(plain)} of {len(URDFS)} load as they are, {len(flawed)} more when their flaw is accepted")
+    lines.append(
+        f"## URDF: {len(plain)} of {len(URDFS)} load as they are, {len(flawed)} more when their flaw is accepted"
+    )
     lines.append("")
     lines += ["### Not loaded", "", *table(("file", "why"), refused)]
     lines += ["### Loaded only with a flaw accepted by name", "", *table(("file", "needs", "the first flaw"), flawed)]

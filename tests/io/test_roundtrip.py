@@ -1,6 +1,8 @@
 """Models written and read back: safetensors to the last bit, URDF up to rounding of rotations."""
 
+import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -72,6 +74,38 @@ def test_exported_floating_base_comes_back(name):
     model = get(name, floating_base=True)
     again = load(to_urdf(model, header="made for a test -- really"), accept=("mass", "inertia"))
     assert_alike(by_name(again), by_name(model))
+
+
+RICH = """<mujoco model="rich"><compiler angle="radian"/>
+<option gravity="0 1 -5"><flag filterparent="disable"/></option>
+<worldbody><geom name="floor" type="plane" size="1 2 0.1"/><site name="s0" pos="1 2 3"/>
+  <body name="a" pos="0 0 1"><freejoint name="root"/><geom name="ga" type="ellipsoid" size="0.1 0.2 0.3"/>
+    <site name="a" pos="0 0 1" euler="1 2 3"/>
+    <body name="b" pos="1 0 0"><joint name="x" pos="0 0.5 0" stiffness="3" springref="0.4" armature="0.1" damping="2"/>
+      <joint name="y" type="slide" axis="0 1 0" frictionloss="0.3"/><geom name="gb" type="box" size="0.1 0.2 0.3"/>
+      <body name="c"><joint name="z" type="ball" range="0 0.7" limited="true" pos="0.1 0 0"/>
+        <geom name="gc" size="0.1" priority="2" margin="0.01" condim="4" contype="6" conaffinity="5"/>
+        <site name="tip" pos="0 0 1"/></body></body></body></worldbody>
+<contact><exclude body1="a" body2="c"/><pair geom1="floor" geom2="gc" friction="1 2 3 4 5" condim="6"/></contact>
+<actuator><motor name="m" joint="x" gear="3" ctrlrange="-1 2" ctrllimited="true"/>
+  <position name="p" joint="y" kp="5" forcerange="-7 7" forcelimited="true"/></actuator>
+<keyframe><key name="k" qpos="1 2 3 0 1 0 0 0.1 0.2 0 0 1 0" qvel="1 2 3 4 5 6 7 8 9 10 11" ctrl="0.5 0.6"/></keyframe>
+</mujoco>"""
+
+
+def test_a_model_with_everything_survives_both_ways():
+    pytest.importorskip("mujoco")
+    model = load(RICH)
+    actuators = (
+        dataclasses.replace(model.actuators[0], control_range=(-1.0, math.inf), force_range=(-math.inf, 3.0)),
+        *model.actuators[1:],
+    )
+    model = dataclasses.replace(model, actuators=actuators)
+    assert (model.nq, model.nv, model.parents_touch) == (13, 11, True)
+    assert load(store.to_bytes(model)) == model
+    again = load(to_urdf(model))
+    assert_alike(by_name(again), by_name(model))
+    assert_alike(by_name(load(to_urdf(again))), by_name(model))
 
 
 def test_the_official_library_reads_our_files(tmp_path):

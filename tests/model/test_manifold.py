@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import adjoin
+from adjoin import trace
 from adjoin.errors import InputError
 from adjoin.model import manifold
 from adjoin.model.joint import Joint
@@ -145,6 +146,33 @@ def test_the_formulas_can_be_traced():
     assert len(manifold.integrate(model, q, v, 0.01)) == model.nq
     assert len(manifold.difference(model, q, q)) == model.nv
     assert len(manifold.normalize(model, q)) == model.nq
+
+
+def test_a_compiled_kernel_gives_the_same_numbers_and_gradients():
+    model = one_of_each()
+    q0, q1, v = samples(model, 20)
+    v[0] = 0.0
+    q1[0] = q0[0]
+    for formula, plain, inputs in (
+        (
+            lambda q, w: manifold.integrate(model, list(q), list(w), 0.3),
+            lambda q, w: model.integrate(q, w, 0.3),
+            (q0, v),
+        ),
+        (lambda a, b: manifold.difference(model, list(a), list(b)), model.difference, (q0, q1)),
+    ):
+        names = ("q", "w") if inputs[1] is v else ("a", "b")
+        kernel = trace.function(**dict(zip(names, (x.shape[-1] for x in inputs), strict=True)))(formula)
+        inputs = tuple(x.clone().requires_grad_() for x in inputs)
+        ours, theirs = kernel(*inputs), plain(*inputs)
+        assert torch.allclose(ours, theirs, atol=1e-13)
+        weight = torch.randn(theirs.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+        for a, b in zip(
+            torch.autograd.grad((ours * weight).sum(), inputs),
+            torch.autograd.grad((theirs * weight).sum(), inputs),
+            strict=True,
+        ):
+            assert torch.allclose(a, b, atol=1e-11)
 
 
 def test_float32_stays_float32():

@@ -78,6 +78,12 @@ def test_limits_are_narrowed_by_joints_that_mimic():
     assert upper == pytest.approx((0.7,))
 
 
+def test_limits_that_leave_no_position_are_an_error():
+    model = adjoin.load(GEARED.replace('lower="-2" upper="2"', 'lower="9" upper="10"'))
+    with pytest.raises(ModelError, match="joint 'lead' and those that mimic it have no position inside all limits"):
+        model.limits()
+
+
 @pytest.mark.parametrize("batch", [(), (4,), (2, 4)])
 def test_batches_that_broadcast_are_accepted(batch):
     model = adjoin.robots.load("two_link")

@@ -9,15 +9,34 @@ import random
 import numpy as np
 
 from adjoin.trace import (
-    acos, asin, atan2, cos, exp, floor, log, loop, maximum, minimum, scan, scratch, select, sign, sin, sqrt, tan, tanh,
-    to_float, to_index,
+    acos,
+    asin,
+    atan2,
+    cos,
+    exp,
+    floor,
+    log,
+    loop,
+    maximum,
+    minimum,
+    scan,
+    scratch,
+    select,
+    sign,
+    sin,
+    sqrt,
+    tan,
+    tanh,
+    to_float,
+    to_index,
 )  # fmt: skip
 from adjoin.trace.program import Slot, trace
 
 UNARY = [
     sin, cos, tanh, abs, sign, lambda x: -x,
     lambda x: sqrt(x * x + 0.25), lambda x: exp(0.5 * tanh(x)), lambda x: log(x * x + 0.5),
-    lambda x: asin(0.9 * tanh(x)), lambda x: acos(0.9 * sin(x)), lambda x: tan(1.2 * tanh(x)), lambda x: 0.1 * floor(3 * x),
+    lambda x: asin(0.9 * tanh(x)), lambda x: acos(0.9 * sin(x)), lambda x: tan(1.2 * tanh(x)),
+    lambda x: 0.1 * floor(3 * x),
     lambda x: sqrt(maximum(x, 0.0)),
 ]  # fmt: skip
 BINARY = [

@@ -76,7 +76,9 @@ def straight(x, y):
 
 def newton(x, y):
     """A square root by iteration: a carried scalar and captures."""
-    return at.loop(6, lambda i, r: 0.5 * (r + (1.0 + x[0] * x[0]) / r) + 0.01 * at.to_float(i) * y[0], 1.0 + y[1] * y[1])
+    return at.loop(
+        6, lambda i, r: 0.5 * (r + (1.0 + x[0] * x[0]) / r) + 0.01 * at.to_float(i) * y[0], 1.0 + y[1] * y[1]
+    )
 
 
 def sweeps(x, y):
@@ -158,7 +160,9 @@ def test_run_time_trip_counts(steps, device):
 
 def test_a_long_history_leaves_the_stack():
     """More than fits on a stack goes to the workspace."""
-    kernel = at.function(x=3)(lambda x: at.loop(20_000, lambda i, c: [c[0] * 0.999 + c[1] * 1e-3, c[1] * c[0], c[2]], list(x)))
+    kernel = at.function(x=3)(
+        lambda x: at.loop(20_000, lambda i, c: [c[0] * 0.999 + c[1] * 1e-3, c[1] * c[0], c[2]], list(x))
+    )
     x = torch.tensor([0.5, 0.9, 0.1], dtype=torch.float64, requires_grad=True)
     (got,) = torch.autograd.grad(kernel(x)[0], x)
     a, b, ga = 0.5, 0.9, torch.eye(3, dtype=torch.float64)
@@ -175,7 +179,8 @@ def test_unwanted_gradients_cost_nothing():
     assert positions == [1]
     assert one.operations < both.operations
     none, positions = at.function(x=2, y=2)(lambda x, y: x[0] * 2).kernel.program.vjp([False, True])
-    assert positions == [] and none.operations == 0
+    assert positions == []
+    assert none.operations == 0
 
 
 def test_a_stream_used_twice_sums_its_gradients():
@@ -185,7 +190,9 @@ def test_a_stream_used_twice_sums_its_gradients():
         return a * b
 
     kernel = at.function(u=at.PerStep(2))(function).kernel
-    check_kernel(kernel, [torch.randn(4, 9, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))], (4,), 1e4)
+    check_kernel(
+        kernel, [torch.randn(4, 9, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))], (4,), 1e4
+    )
 
 
 def test_slots_are_plain_values():

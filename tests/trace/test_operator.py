@@ -114,7 +114,10 @@ INPUTS = {"q": torch.zeros(4, 3), "target": torch.zeros(3), "weight": torch.tens
         ({"q": torch.zeros(4, 3, dtype=torch.float16)}, "cost: 'q' must be float32 or float64, got torch.float16"),
         ({"q": np.zeros((4, 3))}, "cost: 'q' must be a torch tensor, got ndarray"),
         ({"q": [1.0, 2.0, 3.0]}, "cost: 'q' must be a torch tensor, got list"),
-        ({"target": torch.zeros(3, dtype=torch.float64)}, "one dtype and device; 'q' is torch.float32 on cpu, 'target'"),
+        (
+            {"target": torch.zeros(3, dtype=torch.float64)},
+            "one dtype and device; 'q' is torch.float32 on cpu, 'target'",
+        ),
         ({"target": torch.zeros(3, device="meta")}, "one dtype and device; .* on meta"),
         ({"typo": torch.zeros(3)}, "cost: no input 'typo'; inputs: q, target, weight"),
         ({"weight": None}, "cost: 'weight' must be a torch tensor, got NoneType"),
@@ -167,7 +170,8 @@ def test_torch_func_transforms():
     many, _ = tensors((5, 3), (3,))
     for ours, theirs in [(lambda q, t, w: cost(q, t, w)["wave"], lambda q, t, w: reference(q, t, w)["wave"])]:
         for transform in (
-            jacrev, jacfwd, hessian, lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f)), lambda f: jacrev(jacfwd(f)),
+            jacrev, jacfwd, hessian,
+            lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f)), lambda f: jacrev(jacfwd(f)),
         ):  # fmt: skip
             torch.testing.assert_close(transform(ours)(q, target, weight), transform(theirs)(q, target, weight))
         torch.testing.assert_close(
@@ -187,7 +191,9 @@ def test_torch_func_transforms():
         torch.testing.assert_close(a(many, target, weight), b(many, target, weight))
         each = (0, None, None)
         torch.testing.assert_close(vmap(a, each)(many, target, weight), vmap(b, each)(many, target, weight))
-        torch.testing.assert_close(hessian(ours, argument)(many, target, weight), hessian(theirs, argument)(many, target, weight))
+        torch.testing.assert_close(
+            hessian(ours, argument)(many, target, weight), hessian(theirs, argument)(many, target, weight)
+        )
     torch.testing.assert_close(
         vmap(vmap(ours, (0, None, None)), (None, 0, None))(many, many, weight),
         vmap(vmap(theirs, (0, None, None)), (None, 0, None))(many, many, weight),
@@ -211,7 +217,12 @@ def test_vmap_over_streams():
 
 def test_double_backward():
     inputs = [t.requires_grad_() for t in tensors((4, 3), (3,), ())]
-    ours = [torch.autograd.grad(f(*inputs)["wave"].pow(2).sum() + f(*inputs)["cost"].pow(2).sum(), inputs, create_graph=True) for f in (cost, reference)]
+    ours = [
+        torch.autograd.grad(
+            f(*inputs)["wave"].pow(2).sum() + f(*inputs)["cost"].pow(2).sum(), inputs, create_graph=True
+        )
+        for f in (cost, reference)
+    ]
     seconds = [torch.autograd.grad(sum(g.pow(3).sum() for g in first), inputs) for first in ours]
     for a, b in zip(*seconds, strict=True):
         torch.testing.assert_close(a, b)
@@ -236,7 +247,8 @@ def test_torch_compile_in_one_graph(device):
 def test_fake_and_meta_tensors_are_shapes_only():
     with torch._subclasses.FakeTensorMode():
         out = cost(torch.empty(4, 3), torch.empty(3), torch.empty(()))
-        assert out["wave"].shape == (4, 3) and out["cost"].shape == (4,)
+        assert out["wave"].shape == (4, 3)
+        assert out["cost"].shape == (4,)
 
 
 def test_results_do_not_alias():
@@ -287,7 +299,8 @@ def test_two_threads_trace_and_compile_at_once():
                 out = kernel(x)
                 out.sum().backward()
                 assert out[0].item() == 16 + 7 * factor
-                assert x.grad is not None and x.grad[0, 1].item() == 8.0
+                assert x.grad is not None
+                assert x.grad[0, 1].item() == 8.0
         except BaseException as error:
             failures.append(error)
 

@@ -163,7 +163,12 @@ class _Reader:
             element.fail(f"there is an actuator {name!r} already")
         ranges: list[tuple[float, float]] = []
         for attribute in ("control_range", "force_range"):
-            low, high = element.numbers(attribute, 2, (-math.inf, math.inf))
+            if attribute in element.attributes:
+                low, high = element.numbers(attribute, 2, largest=math.inf)
+            else:
+                kind = attribute.removesuffix("_range")
+                low = element.number(f"{kind}_lower", -math.inf, math.inf)
+                high = element.number(f"{kind}_upper", math.inf, math.inf)
             if low > high:
                 element.fail(f"{attribute}: {low:g} is above {high:g}")
             ranges.append((low, high))

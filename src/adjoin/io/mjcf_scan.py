@@ -128,6 +128,9 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
     most = MAX_GRID if element.tag == "hfield" else MAX_COPIES
     if copies > most:
         element.fail(f"it makes {copies} copies; at most {most} are allowed")
+    if element.tag == "model" and "file" in element.attributes:
+        # Its own includes and meshes would be opened by the compiler, past our rules.
+        element.fail("models attached from other files are not read; put the file's content in its place")
     if element.tag == "body":
         state.bodies += copies
         if state.bodies > MAX_BODIES:

@@ -216,8 +216,13 @@ class _Writer:
             attributes |= {"gain": number(actuator.gain), "bias": numbers(actuator.bias)}
             for name in ("control_range", "force_range"):
                 low, high = getattr(actuator, name)
-                if not (math.isinf(low) and math.isinf(high)):
-                    attributes[name] = numbers((max(low, -_BEYOND), min(high, _BEYOND)))
+                kind = name.removesuffix("_range")
+                if math.isfinite(low) and math.isfinite(high):
+                    attributes[name] = numbers((low, high))
+                elif math.isfinite(low):
+                    attributes[f"{kind}_lower"] = number(low)
+                elif math.isfinite(high):
+                    attributes[f"{kind}_upper"] = number(high)
             lines += _tag("actuator", attributes)
         lines += self._keyframes()
         for first, second in model.exclusions:

@@ -112,7 +112,11 @@ class Model:
         return math.fsum(body.mass for body in self.bodies)
 
     def limits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Least and greatest q, nq numbers each; a joint's range is narrowed by those that mimic it."""
+        """Least and greatest q, nq numbers each; a joint's range is narrowed by those that mimic it.
+
+        Raises:
+            ModelError: a joint and those that mimic it have no position that all allow.
+        """
         lower = [-math.inf] * self.nq
         upper = [math.inf] * self.nq
         for joint, where in zip(self.joints, self.coordinates, strict=True):
@@ -120,6 +124,9 @@ class Model:
                 ends = sorted((bound - where.offset) / where.multiplier for bound in (joint.lower, joint.upper))
                 lower[where.q] = max(lower[where.q], ends[0])
                 upper[where.q] = min(upper[where.q], ends[1])
+                if lower[where.q] > upper[where.q]:
+                    leader = self.joints[where.leader].name
+                    raise ModelError(f"joint {leader!r} and those that mimic it have no position inside all limits")
         return tuple(lower), tuple(upper)
 
     # Names

@@ -24,7 +24,7 @@ from typing import Any
 
 from adjoin.trace.control import Body, close, finals, gather, load, output_stream, output_streams, restore, store, zeros
 from adjoin.trace.control import parameter as new_parameter
-from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, Expr, Graph, select
+from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, Expr, Graph, select
 from adjoin.trace.plan import reachable
 
 _BARRIERS = frozenset(("sign", "floor", "to_index", "to_float"))
@@ -116,7 +116,9 @@ def _active(nodes: Sequence[Expr], sources: set[Expr]) -> set[Expr]:
                 if stream in active:
                     inner.update(step)
             while True:
-                found = _active(body.graph.nodes, inner | {p for p, is_on in zip(body.carry, carry, strict=True) if is_on})
+                found = _active(
+                    body.graph.nodes, inner | {p for p, is_on in zip(body.carry, carry, strict=True) if is_on}
+                )
                 grown = [a or b in found for a, b in zip(carry, body.results, strict=True)]
                 if grown == carry:
                     break
@@ -260,7 +262,7 @@ class _Pullback:
         sums = {}
         for parameter, value in wanted_captures:
             if value.kind == ARRAY:
-                sums[parameter] = carry(self.cotangents.pop(value, None) if value in self.cotangents else zeros(self.graph, value.width))
+                sums[parameter] = carry(_either(self.cotangents.pop(value, None), zeros(self.graph, value.width)))
             else:
                 sums[parameter] = carry(self.zero)
 

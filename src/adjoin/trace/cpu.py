@@ -50,7 +50,7 @@ class Target:
     def machine(self) -> llvm.TargetMachine:
         """The code generator."""
         return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="jitdefault"
+            cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small"
         )
 
 
@@ -121,7 +121,9 @@ class CpuKernel:
         if found is None:
             with self._lock:
                 if scalar not in self._loaded:
-                    self._loaded[scalar] = _Loaded(self.program, self.target.lane(self.bits, scalar), self.target, self.cache)
+                    self._loaded[scalar] = _Loaded(
+                        self.program, self.target.lane(self.bits, scalar), self.target, self.cache
+                    )
                 found = self._loaded[scalar]
         return found
 
@@ -176,11 +178,11 @@ class _Loaded:
         facts, code = unpack(entry)
         self.elements: dict[str, int] = facts["workspace"]
         self.needs_workspace = any(self.elements.values())
-        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
-        self.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self.engine.finalize_object()
+        self.engine = llvm.create_lljit_compiler(target.machine(), use_jit_link=True)
+        library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol("kernel")
+        self.library = library.link(self.engine, "kernel")
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-        self.function = prototype(self.engine.get_function_address("kernel"))
+        self.function = prototype(self.library["kernel"])
 
     def workspace(self, names: Sequence[str], integers: Sequence[int]) -> int:
         """Bytes of workspace a thread."""

@@ -34,7 +34,9 @@ def virtual_architecture(capability: int) -> int:
     """The newest architecture LLVM writes PTX for that a GPU of this compute capability (90 for 9.0) runs."""
     fitting = [known for known in KNOWN if known <= capability]
     if not fitting:
-        raise CompileError(f"a GPU of compute capability {capability // 10}.{capability % 10} is too old; 7.0 is needed")
+        raise CompileError(
+            f"a GPU of compute capability {capability // 10}.{capability % 10} is too old; 7.0 is needed"
+        )
     return fitting[-1]
 
 
@@ -107,8 +109,9 @@ class CudaKernel:
                 self._warps = max(1, min(4, 49152 // tile)) if tile else 4
                 if tile > 49152:
                     _check(_driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
-            self._arguments = ctypes.c_int64 * (3 * (len(self.program.inputs) + len(self.program.outputs))
-                                                + len(self.program.integers) + 2)
+            self._arguments = ctypes.c_int64 * (
+                3 * (len(self.program.inputs) + len(self.program.outputs)) + len(self.program.integers) + 2
+            )
             self._size = ctypes.c_size_t(ctypes.sizeof(self._arguments))
             self._needs_workspace = any(facts["workspace"].values())
             self._launch = _driver().cuLaunchKernel
@@ -138,7 +141,9 @@ def _assemble(ptx: str, capability: int) -> bytes:
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_OPTIMISATION, _JIT_INPUT_PTX = 5, 6, 7, 1
-LARGE = 20_000  # lines of PTX from which the assembler is asked for little optimisation; its time grows faster than that
+LARGE = (
+    20_000  # lines of PTX from which the assembler is asked for little optimisation; its time grows faster than that
+)
 
 
 def _effort(ptx: str) -> int:
@@ -177,7 +182,10 @@ def _assemble_with_ptxas(ptx: str, capability: int) -> bytes:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
         done = subprocess.run(
-            [tool, f"-arch=sm_{capability}", f"-O{min(3, _effort(ptx))}", str(source), "-o", str(result)], capture_output=True, text=True, check=False
+            [tool, f"-arch=sm_{capability}", f"-O{min(3, _effort(ptx))}", str(source), "-o", str(result)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise CompileError(f"{tool} refused a kernel for sm_{capability}: {done.stderr.strip()}")
@@ -220,4 +228,3 @@ def _check(status: int, driver: ctypes.CDLL | None = None) -> None:
         (driver or _driver()).cuGetErrorString(status, ctypes.byref(text))
         message = text.value.decode() if text.value else "unknown error"
         raise CompileError(f"the NVIDIA driver answered error {status}: {message}")
-

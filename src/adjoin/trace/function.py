@@ -170,6 +170,6 @@ def _slot(owner: str, name: str, shape: Any) -> Slot:
         shape = (shape,)
     if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
         raise TraceError(
-            f"{owner}: the shape of '{name}' must be a number, a tuple of numbers, PerStep(...) or Integer, got {shape!r}"
+            f"{owner}: the shape of '{name}' must be a number, a tuple, PerStep(...) or Integer, got {shape!r}"
         )
     return Slot(name, shape, length)

@@ -161,7 +161,7 @@ class Expr:
         self.kind = kind
         self.index = index
         self.width = 1
-        self.risky = op in RISKY or any([arg.risky for arg in args])
+        self.risky = op in RISKY or any(arg.risky for arg in args)
 
     @property
     def value(self) -> Any:
@@ -203,7 +203,9 @@ class Expr:
 
     def __pow__(self, exponent: Any) -> "Expr":
         if not isinstance(exponent, (int, float)):
-            raise TraceError(f"x ** y is traced for a number y only, got {type(exponent).__name__}: use exp(y * log(x))")
+            raise TraceError(
+                f"x ** y is traced for a number y only, got {type(exponent).__name__}: use exp(y * log(x))"
+            )
         if exponent == 0.5:
             return self.sqrt()
         if exponent != int(exponent):

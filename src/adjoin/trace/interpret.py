@@ -58,7 +58,9 @@ def interpret(
         For each output a tensor (batch, size), or (steps, batch, size) of a stream; a shared output has been summed
         over the batch to (1, size).
     """
-    batch = max([1, *[tensor.shape[-2] for slot, tensor in zip(program.inputs, inputs, strict=True) if not slot.shared]])
+    batch = max(
+        [1, *[tensor.shape[-2] for slot, tensor in zip(program.inputs, inputs, strict=True) if not slot.shared]]
+    )
     machine = _Machine(inputs[0] if inputs else torch.empty(0), batch, dict(integers or {}))
     for slot, nodes, tensor in zip(program.inputs, program.sources, inputs, strict=True):
         if slot.length is None:
@@ -100,7 +102,9 @@ class _Machine:
         if node.op == "get":
             return args[0][node.data]
         if node.op == "to_float":
-            return args[0].to(self.like.dtype) if isinstance(args[0], torch.Tensor) else self.like.new_full((1,), args[0])
+            return (
+                args[0].to(self.like.dtype) if isinstance(args[0], torch.Tensor) else self.like.new_full((1,), args[0])
+            )
         if node.op == "to_index":
             return torch.nan_to_num(args[0], nan=0.0).clamp(-(2.0**30), 2.0**30).to(torch.int64)
         if node.op == "load":
@@ -110,7 +114,9 @@ class _Machine:
         if node.kind == INT and not any(isinstance(arg, torch.Tensor) for arg in args):
             return {"min": min, "max": max}.get(node.op, _OPERATIONS[node.op])(*args)
         if node.args[0].kind == INT:
-            args = [arg if isinstance(arg, torch.Tensor) else torch.tensor([arg], device=self.like.device) for arg in args]
+            args = [
+                arg if isinstance(arg, torch.Tensor) else torch.tensor([arg], device=self.like.device) for arg in args
+            ]
         return _OPERATIONS[node.op](*args)
 
     def scan(self, node: Expr, loop: Loop) -> dict[int, Any]:
@@ -163,5 +169,3 @@ def _store(array: list[torch.Tensor], index: Any, value: torch.Tensor) -> list[t
         return array
     index = index.clamp(0, len(array) - 1)
     return [torch.where(index == i, value, element) for i, element in enumerate(array)]
-
-

@@ -54,13 +54,15 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
     w.label("block")
     memory.begin("%first", batch)
+    for i, slot in enumerate((*program.inputs, *program.outputs)):
+        memory.prefetch(i, slot, i >= len(program.inputs))
     kernel.registers = REGISTERS
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
     w.label("done")
     w.line("  ret void")
-    head = 'define void @kernel(ptr noalias %words, i64 %begin, i64 %end, ptr noalias %workspace) #0 {'
+    head = "define void @kernel(ptr noalias %words, i64 %begin, i64 %end, ptr noalias %workspace) #0 {"
     attributes = f'attributes #0 = {{ nounwind "min-legal-vector-width"="{max(128, lane.width * lane.bits)}" }}'
     return kernel.finish(head, "", attributes)
 

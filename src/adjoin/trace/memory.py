@@ -15,6 +15,7 @@ from adjoin.trace.lanes import Writer
 from adjoin.trace.program import Slot
 
 WARP = 32
+PREFETCHED = 1024  # bytes of a row up to which the next block is asked for ahead
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,23 @@ class Rows:
         self.block = w.emit(f"udiv i64 {first}, {w.lane.width}")
         self.first, self.batch = first, batch
 
+    def prefetch(self, tensor: int, slot: Slot, write: bool) -> None:
+        """Ask for the lines that the next block will touch: its accesses jump between rows, which hides them from the
+        hardware's own prefetching."""
+        w, lane = self.writer, self.writer.lane
+        size = slot.size * lane.bits // 8
+        if lane.width == 1 or slot.shared or slot.length is not None or size > PREFETCHED:
+            return
+        following = w.emit(f"add i64 {self.first}, {lane.width}")
+        base, stride = self._address(tensor, following, None), self.words[3 * tensor + 1]
+        w.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for row in range(lane.width):
+            offset = w.emit(f"mul i64 {stride}, {row}")
+            start = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {offset}")
+            for line in range(0, size, 64):
+                place = w.emit(f"getelementptr i8, ptr {start}, i64 {line}")
+                w.line(f"  call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
+
     def load(self, tensor: int, slot: Slot, columns: set[int], step: str | None) -> dict[int, str]:
         """The given columns of a tensor, and maybe others, one operand a column."""
         w, lane = self.writer, self.writer.lane
@@ -105,7 +123,9 @@ class Rows:
             vectors = _concatenate(w, pieces, count)
             found.update(zip(range(start, start + count), _columns(w, vectors), strict=True))
         if lane.width == 1:
-            return {column: w.emit(f"extractelement <1 x {lane.scalar}> {value}, i64 0") for column, value in found.items()}
+            return {
+                column: w.emit(f"extractelement <1 x {lane.scalar}> {value}, i64 0") for column, value in found.items()
+            }
         return found
 
     def store(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
@@ -369,4 +389,3 @@ class Staged:
     def _barrier(self) -> None:
         self.writer.declarations.add("declare void @llvm.nvvm.bar.warp.sync(i32) convergent")
         self.writer.line("  call void @llvm.nvvm.bar.warp.sync(i32 -1)")
-

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
 
 from adjoin.errors import CompileError, InputError
 from adjoin.trace.cpu import CpuKernel
@@ -150,7 +151,8 @@ class Kernel:
             flat.append(tensor.reshape((*steps, 1 if slot.shared else count, slot.size)))
         results = []
         for slot, result in zip(
-            self.program.outputs, interpret(self.program, flat, dict(zip(self.program.integers, integers, strict=True))),
+            self.program.outputs,
+            interpret(self.program, flat, dict(zip(self.program.integers, integers, strict=True))),
             strict=True,
         ):
             steps = () if slot.length is None else result.shape[:1]
@@ -179,9 +181,7 @@ def _batch_of(slot: Slot, tensor: torch.Tensor) -> torch.Size:
     return tensor.shape[first:last]
 
 
-def _arrange(
-    kernel: Kernel, tensors: Sequence[torch.Tensor]
-) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
+def _arrange(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
     """Decide what is shared, and bring everything else to the common batch shape."""
     slots = kernel.program.inputs
     batches = [_batch_of(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True)]
@@ -253,7 +253,12 @@ class _Transformed(_Call):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[Any, ...], kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: Any
+        info: Any,
+        in_dims: tuple[Any, ...],
+        kernel: Kernel,
+        integers: tuple[int, ...],
+        batch: tuple[int, ...],
+        *tensors: Any,
     ) -> Any:
         slots = kernel.program.inputs
         whole = (info.batch_size, *batch)
@@ -311,9 +316,9 @@ def _again(
     kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], tensors: list[torch.Tensor]
 ) -> Sequence[torch.Tensor]:
     """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active."""
-    if any([torch._C._functorch.is_legacy_batchedtensor(tensor) for tensor in tensors]):
+    if any(is_legacy_batchedtensor(tensor) for tensor in tensors):
         raise InputError("is_grads_batched=True is not supported; use torch.func.vmap over torch.func.vjp instead")
-    if torch.compiler.is_compiling() or any([type(tensor) not in _PLAIN for tensor in tensors]):
+    if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in tensors):
         return _opaque(kernel, integers, batch, tensors)
     function = _Transformed if torch._C._are_functorch_transforms_active() else _Call
     return function.apply(kernel, integers, batch, *tensors)

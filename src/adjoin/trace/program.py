@@ -5,15 +5,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from adjoin.errors import TraceError
-from adjoin.trace import tree
 from adjoin.trace.adjoint import copy, pullback, pushforward
 from adjoin.trace.control import Scratch, Stream
-from adjoin.trace.graph import BOOL, FLOAT, INT, STREAM, Expr, Graph, select, tracing
+from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, select, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan
 
 
@@ -70,7 +70,7 @@ class Program:
     def digest(self) -> str:
         """A hash of everything that decides what the kernel computes."""
         text = [repr((self.inputs, self.outputs, self.integers))]
-        numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate(sum(self.sources, []))}
+        numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate([*chain(*self.sources)])}
         _describe(self.plan, numbers, text)
         return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
@@ -87,8 +87,8 @@ class Program:
             given: for each output, whether there is a cotangent for it; by default for all.
 
         Returns:
-            A program of the inputs and one cotangent for each such output, and the positions of the inputs whose gradients it
-            gives; a wanted input that is missing there has no influence on any output.
+            A program of the inputs and one cotangent for each such output, and the positions of the inputs whose
+            gradients it gives; a wanted input that is missing there has no influence on any output.
         """
         graph, mapping, sources = self._again()
         targets = [copy(target, mapping, graph) for target in self.targets]
@@ -175,10 +175,12 @@ class Program:
         """A new graph with the same inputs, and where each input went."""
         graph = Graph()
         sources = [_nodes(graph, slot, i) for i, slot in enumerate(self.inputs)]
-        return graph, dict(zip(sum(self.sources, []), sum(sources, []), strict=True)), sources
+        return graph, dict(zip(chain(*self.sources), chain(*sources), strict=True)), sources
 
 
-def trace(name: str, function: Callable[..., Any], inputs: Sequence[Slot], integers: Sequence[str] = ()) -> tuple[Program, Any]:
+def trace(
+    name: str, function: Callable[..., Any], inputs: Sequence[Slot], integers: Sequence[str] = ()
+) -> tuple[Program, Any]:
     """Run a function on symbolic scalars.
 
     Args:

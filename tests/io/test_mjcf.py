@@ -1,0 +1,176 @@
+"""MJCF features one by one, against MuJoCo's kinematics; files and includes handed over in memory."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fuzz import FILES, MJCF
+from test_mjcf_mujoco import placed, poses, same
+
+import adjoin
+from adjoin.errors import ModelError
+from adjoin.io.mjcf import UnsupportedWarning
+
+mujoco = pytest.importorskip("mujoco")
+
+
+def compare(text, model):
+    m = mujoco.MjModel.from_xml_string(text, dict(FILES))
+    data = mujoco.MjData(m)
+    assert (model.nq, model.nv) == (m.nq, m.nv)
+    links = [frame for frame in model.frames if frame.kind == "link"]
+    q0 = model.keyframe("qpos0").q if model.nq else ()
+    for q in [list(q0), *model.random((4,), generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()]:
+        data.qpos[:] = q
+        mujoco.mj_kinematics(m, data)
+        bodies = poses(model, q)
+        for index, frame in enumerate(links):
+            rotation, position = placed(bodies, frame)
+            same(position, data.xpos[index], f"{frame.name} position")
+            same(np.ravel(rotation), data.xmat[index], f"{frame.name} rotation")
+    return m
+
+
+def wrap(world, *parts):
+    return f"<mujoco><compiler angle='radian'/><worldbody>{world}</worldbody>{''.join(parts)}</mujoco>"
+
+
+GEOM = '<geom size="0.1"/>'
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        f'<body pos="1 2 3" euler="0.1 0.2 0.3"><joint axis="0 1 1" pos="0.1 0.2 0.3"/>{GEOM}</body>',
+        f'<body><joint axis="0 1 1" pos="0.1 0.2 0.3" ref="0.7"/>{GEOM}</body>',
+        f'<body pos="1 0 0"><joint type="slide" axis="1 2 3" ref="-0.4"/>{GEOM}</body>',
+        f'<body euler="1 0 0"><joint type="ball" pos="0.3 0 0"/>{GEOM}</body>',
+        f'<body pos="0 0 2"><freejoint/>{GEOM}<body pos="1 0 0"><joint/>{GEOM}</body></body>',
+        f'<body><joint axis="1 0 0" pos="0 1 0"/><joint axis="0 1 0" pos="0 0 1"/><joint type="slide"/>{GEOM}</body>',
+        f'<body><joint type="slide" pos="1 0 0"/><joint pos="0 2 0" ref="0.3"/><joint type="ball" pos="0 0 3"/>{GEOM}'
+        f'<body pos="0 0 1"><joint axis="1 0 0"/><joint axis="0 1 0"/>{GEOM}</body></body>',
+        f'<body name="a"><freejoint/>{GEOM}</body><body name="b" pos="3 0 0"><joint/>{GEOM}</body>',
+        f'<body pos="1 0 0" euler="0 0 1"><body euler="1 0 0" pos="0 1 0"><joint/>{GEOM}<body pos="0 0 1">{GEOM}</body>'
+        "</body></body>",
+        f'<frame pos="1 0 0" euler="0 0 1"><body><joint/>{GEOM}</body></frame>',
+    ],
+)
+def test_kinematics_of_odd_joints(world):
+    text = wrap(world)
+    compare(text, adjoin.load(text))
+
+
+def test_several_joints_become_a_chain_of_massless_bodies():
+    model = adjoin.load(wrap(f'<body name="hip"><joint name="x"/><joint name="y" axis="0 1 0"/>{GEOM}</body>'))
+    assert [(body.name, body.parent, body.joint.name) for body in model.bodies] == [("hip/x", -1, "x"), ("hip", 0, "y")]
+    assert model.bodies[0].mass == 0.0
+    assert [frame.name for frame in model.frames] == ["world", "hip"]
+
+
+def test_lock_and_subtree():
+    text = wrap(
+        f'<body name="a"><joint name="x"/>{GEOM}'
+        f'<body name="b" pos="1 0 0"><joint name="y" ref="0.2"/>{GEOM}</body></body>',
+        '<actuator><motor name="mx" joint="x"/><motor name="my" joint="y"/></actuator>',
+        '<keyframe><key name="k" qpos="1 2" ctrl="3 4"/></keyframe>',
+    )
+    locked = adjoin.load(text, lock={"x": 0.5})
+    assert [joint.name for joint in locked.joints] == ["y"]
+    assert (locked.keyframe("k").q, locked.keyframe("k").control) == ((2.0,), (4.0,))
+    part = adjoin.load(text, root="b")
+    assert (part.nv, part.fixture.mass > 0) == (0, True)
+
+
+def test_contact_filters_pairs_and_margins():
+    text = wrap(
+        '<geom name="floor" type="plane" size="0 0 1" friction="0.5 0.1 0.2" condim="6"/>'
+        '<body name="a"><freejoint/><geom name="ga" size="0.1" contype="2" conaffinity="4" margin="0.01"/></body>'
+        '<body name="b"><freejoint/><geom name="gb" size="0.1"/></body>',
+        '<contact><exclude body1="a" body2="b"/>'
+        '<pair geom1="floor" geom2="ga" friction="1 2 3 4 5" condim="4"/></contact>',
+    )
+    model = adjoin.load(text)
+    floor, a = (model.geometries[model.geometry_index(name)] for name in ("floor", "ga"))
+    assert (floor.friction, floor.condim, floor.size) == ((0.5, 0.1, 0.2), 6, (0.0, 0.0, 0.0))
+    assert (a.contype, a.conaffinity, a.margin) == (2, 4, 0.01)
+    assert model.exclusions == (("a", "b"),)
+    assert (model.pairs[0].first, model.pairs[0].second) == ("floor", "ga")
+    assert (model.pairs[0].friction, model.pairs[0].condim) == ((1, 2, 3, 4, 5), 4)
+
+
+def test_actuators_with_gear_and_ranges():
+    text = wrap(
+        f'<body><joint name="j"/>{GEOM}</body>',
+        '<actuator><motor name="m" joint="j" gear="3" ctrlrange="-1 2" ctrllimited="true"/>'
+        '<position name="p" joint="j" kp="5" forcerange="-7 7" forcelimited="true"/>'
+        '<velocity name="v" joint="j" kv="2"/></actuator>',
+    )
+    motor, position, velocity = adjoin.load(text).actuators
+    assert (motor.gear, motor.gain, motor.bias, motor.control_range) == ((3.0,), 1.0, (0, 0, 0), (-1.0, 2.0))
+    assert (position.gain, position.bias, position.force_range) == (5.0, (0, -5, 0), (-7.0, 7.0))
+    assert (velocity.gain, velocity.bias) == (2.0, (0, 0, -2))
+
+
+def test_keyframe_velocities_are_turned_into_the_bodys_frame():
+    half = 0.5**0.5
+    text = wrap(
+        f'<body name="b"><freejoint/>{GEOM}</body>',
+        f'<keyframe><key name="k" qpos="0 0 1 {half} 0 0 {half}" qvel="1 0 0 0 0 2"/></keyframe>',
+    )
+    assert adjoin.load(text).keyframe("k").v == pytest.approx((0, -1, 0, 0, 0, 2))
+
+
+def test_meshes_and_includes_come_from_the_folder(tmp_path):
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    model = adjoin.load(MJCF, folder=tmp_path)
+    m = mujoco.MjModel.from_xml_string(MJCF.decode(), dict(FILES))
+    same(sum(body.mass for body in model.bodies), sum(m.body_mass), "mass")
+    assert any(shape.kind == "hull" for shape in model.geometries)
+    (tmp_path / "body.xml").write_text(f"<mujocoinclude><body name='b'><joint/>{GEOM}</body></mujocoinclude>")
+    (tmp_path / "main.xml").write_text(wrap("<include file='body.xml'/>"))
+    assert adjoin.load(tmp_path / "main.xml").bodies[0].name == "b"
+    assert not any(shape.kind == "hull" for shape in adjoin.load(MJCF, folder=tmp_path, meshes="ignore").geometries)
+
+
+@pytest.mark.parametrize("archive", ["MJCF_Root", "MJCF_NoRoot"])
+def test_the_archives_in_mujocos_wheel_load_unpacked(archive, tmp_path):
+    path = Path(mujoco.__file__).parent / "testdata" / f"{archive}.zip"
+    if not path.exists():
+        pytest.skip("this wheel has no archives")
+    zipfile.ZipFile(path).extractall(tmp_path)
+    (file,) = tmp_path.rglob("*.xml")
+    with pytest.warns(UnsupportedWarning, match="height fields"):
+        model = adjoin.load(file, unsupported="warn")
+    m = mujoco.MjModel.from_xml_path(str(file))
+    assert len(model.geometries) == m.ngeom - 1
+    for shape, position in zip(model.geometries, m.geom_pos, strict=False):
+        same(shape.position, position, shape.name)
+        assert len(shape.vertices) == 8
+
+
+def test_looks_are_not_read():
+    text = wrap(
+        '<light pos="0 0 1"/><body><joint/><geom size="0.1" material="m"/></body>',
+        '<asset><texture name="t" type="2d" file="missing.png"/><material name="m" texture="t"/></asset>',
+    )
+    assert adjoin.load(text).nv == 1
+
+
+def test_without_mujoco_the_message_says_what_to_install(monkeypatch):
+    import importlib
+
+    real = importlib.import_module
+
+    def missing(name, *rest):
+        if name == "mujoco":
+            raise ImportError("No module named 'mujoco'")
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(
+        ModelError, match=r"reading MJCF needs MuJoCo's compiler; install it with: pip install 'adjoin\[mjcf"
+    ):
+        adjoin.load(wrap(""))
