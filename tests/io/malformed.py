@@ -491,7 +491,7 @@ case(
     "mjcf: muscle",
     mjcf(
         '<actuator><muscle name="m" joint="j"/></actuator>',
-        world='<body><joint name="j" range="0 1"/><geom size="1"/></body>',
+        world='<body><joint name="j" range="0 1" limited="true"/><geom size="1"/></body>',
     ),
 )
 case(

@@ -10,7 +10,8 @@ from adjoin.io.xml import Element
 MAX_OBJ_BYTES = 16 * 1024 * 1024
 MAX_VERTICES = 1_000_000
 
-_NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_THREE = re.compile(rb"[ \t]*%b[ \t]+%b[ \t]+%b(?:[ \t]|$)" % (_NUMBER, _NUMBER, _NUMBER))
 
 
 def read_vertices(data: bytes, name: str, element: Element) -> np.ndarray:
@@ -68,16 +69,13 @@ def _rows(rows: list[bytes], name: str, element: Element) -> np.ndarray:
     """The first three numbers of every row."""
     if len(rows) > MAX_VERTICES:
         element.fail(f"mesh {name!r} has {len(rows)} vertices; at most {MAX_VERTICES} are read")
-    if not rows:
+    numbers: list[bytes] = []
+    for row in rows:
+        found = _THREE.match(row)
+        if found is None:
+            shown = row[:40].decode("latin-1").strip()
+            element.fail(f"mesh {name!r}: vertex {len(numbers) + 1}, {shown!r}, is not 3 numbers")
+        numbers.append(found[0])
+    if not numbers:
         return np.zeros((0, 3))
-    try:
-        if not all(map(bytes.strip, rows)):
-            raise ValueError("loadtxt would pass over an empty row")
-        return np.loadtxt(io.BytesIO(b"\n".join(rows)), usecols=(0, 1, 2), ndmin=2, comments=None)
-    except (ValueError, IndexError):
-        for index, row in enumerate(rows):
-            words = row.split()[:3]
-            if len(words) != 3 or not all(map(_NUMBER.fullmatch, words)):
-                shown = row[:40].decode("latin-1").strip()
-                element.fail(f"mesh {name!r}: vertex {index + 1}, {shown!r}, is not 3 numbers")
-        element.fail(f"mesh {name!r} has a vertex that is not 3 numbers")
+    return np.loadtxt(io.BytesIO(b"\n".join(numbers)), ndmin=2, comments=None)

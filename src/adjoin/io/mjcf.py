@@ -106,7 +106,7 @@ class _Reader:
             edges,
             actuators=actuators,
             keyframes=self._keyframes(actuators),
-            exclusions=[(self.body_names[int(s) >> 16], self.body_names[int(s) & 0xFFFF]) for s in m.exclude_signature],
+            exclusions=self._exclusions(),
             pairs=self._pairs(),
             more={
                 "gravity": (0.0, 0.0, 0.0) if gravity_off else _vector(m.opt.gravity),
@@ -280,8 +280,21 @@ class _Reader:
             key.v[joint.name] = rate
         return key
 
+    def _exclusions(self) -> list[tuple[str, str]]:
+        if not self.m.nexclude:
+            return []
+        # A signature is two body numbers; before MuJoCo 3 they counted from one. A known pair tells which.
+        known = '<body name="a"/><body name="b"/>', '<exclude body1="a" body2="b"/>'
+        text = f"<mujoco><worldbody>{known[0]}</worldbody><contact>{known[1]}</contact></mujoco>"
+        probe = self.mujoco.MjModel.from_xml_string(text)
+        first = (int(probe.exclude_signature[0]) >> 16) - 1
+        ends = [(int(s) >> 16, int(s) & 0xFFFF) for s in self.m.exclude_signature]
+        return [(self.body_names[a - first], self.body_names[b - first]) for a, b in ends]
+
     def _pairs(self) -> list[ContactPair]:
         m = self.m
+        if int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_CONTACT):
+            return []
         pairs = []
         for p in range(m.npair):
             first, second = int(m.pair_geom1[p]), int(m.pair_geom2[p])

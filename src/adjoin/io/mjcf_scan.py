@@ -53,7 +53,7 @@ class Scanned:
             line = int(found[2])
             return f"{found[1]}{self.lines[line - 1]}" if 0 < line <= len(self.lines) else found[0]
 
-        return re.sub(r"(line )(\d+)(, column -?\d+)?", replace, message)
+        return re.sub(r"(line )(?:= )?(\d+)(?:, column (?:= )?-?\d+)?", replace, message)
 
 
 @dataclass

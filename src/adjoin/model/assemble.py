@@ -1,25 +1,23 @@
 """From the description of a file to a frozen model: pick a subtree, lock joints, order, weld."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from adjoin.errors import ModelError
-from adjoin.model import physical
-from adjoin.model.description import MAX_NUMBER, Description, JointDescription, LinkDescription, Where
-from adjoin.model.joint import NEUTRAL, NQ, NV, Joint, Vec3
+from adjoin.model import coherent, physical
+from adjoin.model.description import Description, JointDescription, LinkDescription, Where
+from adjoin.model.joint import NEUTRAL, NQ, NV, Joint
 from adjoin.model.model import Model, missing
+from adjoin.model.motion import joint_transform
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import STILL, Transform, transform_compose
-from adjoin.spatial.rotation import from_axis_angle, from_quaternion, quaternion_normalize, tidy
-from adjoin.spatial.vector import IDENTITY, ZERO, scale, vector3
+from adjoin.spatial.rotation import quaternion_normalize, tidy
+from adjoin.spatial.vector import IDENTITY, ZERO
 
 FLOATING_BASE = "root_joint"
 """Name of the free joint that `floating_base=True` adds; Pinocchio's name for it."""
-
-MAX_LINKS = 5_000
-MAX_MIMIC = 50
 
 Lock = Mapping[str, float | Sequence[float]]
 
@@ -59,10 +57,10 @@ def assemble(
         ModelError: where the description makes no robot.
     """
     links = {link.name: link for link in description.links}
-    base = _check_tree(description)
+    base = coherent.check_tree(description)
     if root is not None and root not in links:
         raise ModelError(f"{description.where}: {missing('link', 'links', root, links)}")
-    _check_numbers(description)
+    coherent.check_numbers(description)
     children: dict[str, list[JointDescription]] = {name: [] for name in links}
     for edge in _locked(description, dict(lock or {})):
         children[edge.parent].append(edge)
@@ -89,7 +87,8 @@ def assemble(
         if joint is not None:
             parts.append(_Part(link.body or name, index, joint, pose))
             index, pose = len(parts) - 1, STILL
-        pose = transform_compose(pose, (IDENTITY, link.offset))
+        # The root's own frame is the base, wherever the joint it hung on had its anchor.
+        pose = transform_compose(pose, (IDENTITY, link.offset if name != start else ZERO))
         part = world if index == WORLD else parts[index]
         part.links.append(link)
         part.inertia = _welded(part.inertia, inertias.transformed(pose, (link.mass, link.com, link.inertia)))
@@ -111,7 +110,7 @@ def assemble(
         inertia = physical.check_body(part.name, mass, inertia, part.links, accept, repair)
         rotation, position = part.placement
         bodies.append(Body(part.name, part.parent, part.joint, position, rotation, mass, com, inertia))
-    _check_mimics(description, bodies)
+    coherent.check_mimics(description, bodies)
     return _finished(description, bodies, frames, shapes, Fixture(*world.inertia))
 
 
@@ -125,109 +124,24 @@ def _welded(a: inertias.Inertia, b: inertias.Inertia) -> inertias.Inertia:
     return inertias.combined(a, b)
 
 
-def _check_numbers(description: Description) -> None:
-    """What is to be multiplied and added must stay finite; a reader that is not ours may have let anything through."""
-
-    def check(where: Where, what: str, numbers: Iterable[float]) -> None:
-        for number in numbers:
-            if not abs(number) <= MAX_NUMBER:
-                raise ModelError(f"{where}: {what}: {number:g} is too large; numbers go up to {MAX_NUMBER:g}")
-
-    for link in description.links:
-        numbers = [link.mass, *link.com, *link.inertia, *link.offset]
-        for shape in link.geometries:
-            numbers += [*shape.position, *shape.size, *(x for row in shape.rotation for x in row)]
-        for _, position, rotation in link.sites:
-            numbers += [*position, *(x for row in rotation for x in row)]
-        check(link.where, f"link {link.name!r}", numbers)
-    for edge in description.joints:
-        numbers = [*edge.position, *(x for row in edge.rotation for x in row)]
-        if edge.joint is not None and edge.joint.mimic is not None:
-            numbers += [edge.joint.mimic.multiplier, edge.joint.mimic.offset]
-        check(edge.where, f"joint {edge.name!r}", numbers)
-
-
-def _check_tree(description: Description) -> str:
-    """Check that links and joints make one tree; the name of its root."""
-    links = _unique("link", description.links)
-    _unique("joint", description.joints)
-    parents: dict[str, JointDescription] = {}
-    for edge in description.joints:
-        for role, name in (("parent", edge.parent), ("child", edge.child)):
-            if name not in links:
-                text = missing("link", "links", name, links)
-                raise ModelError(f"{edge.where}: joint {edge.name!r}: {role}: {text}")
-        if edge.parent == edge.child:
-            raise ModelError(f"{edge.where}: joint {edge.name!r}: connects link {edge.child!r} to itself")
-        if edge.child in parents:
-            other = parents[edge.child]
-            raise ModelError(
-                f"{edge.where}: joint {edge.name!r}: link {edge.child!r} already hangs on joint {other.name!r} "
-                f"(line {other.where.line}); a link has one parent"
-            )
-        parents[edge.child] = edge
-    roots = [name for name in links if name not in parents]
-    if not links:
-        raise ModelError(f"{description.where}: no links; a robot has at least one")
-    if len(links) > MAX_LINKS:
-        raise ModelError(f"{description.where}: {len(links)} links; at most {MAX_LINKS} are allowed")
-    if len(roots) > 1:
-        listed = ", ".join(repr(name) for name in roots[:10])
-        raise ModelError(
-            f"{links[roots[1]].where}: {len(roots)} links have no parent: {listed}; connect them to one root link"
-        )
-    # With one root at most, whatever does not lead up to it goes round in a loop.
-    grounded = set(roots)
-    for name in links:
-        path: list[str] = []
-        on_path: set[str] = set()
-        while name not in grounded:
-            if name in on_path:
-                loop = path[path.index(name) :]
-                raise ModelError(
-                    f"{parents[name].where}: joint {parents[name].name!r}: links form a loop: "
-                    f"{' <- '.join([*loop[:10], name])}; a robot is a tree"
-                )
-            path.append(name)
-            on_path.add(name)
-            name = parents[name].parent
-        grounded |= on_path
-    return roots[0]
-
-
-def _unique(what: str, items: Iterable[LinkDescription | JointDescription]) -> dict[str, LinkDescription]:
-    seen: dict = {}
-    for item in items:
-        if item.name in seen:
-            first = seen[item.name].where.line
-            raise ModelError(f"{item.where}: two {what}s are named {item.name!r}; the first is on line {first}")
-        seen[item.name] = item
-    return seen
-
-
 def _locked(description: Description, lock: dict[str, float | Sequence[float]]) -> list[JointDescription]:
     """The joints, those to lock made welds at their value, and those that mimic them too."""
     moving = {edge.name: edge.joint for edge in description.joints if edge.joint is not None}
     for name in lock:
         if name not in moving:
             raise ModelError(f"{description.where}: lock: {missing('joint', 'joints', name, moving)}")
-    values: dict[str, tuple[float, ...]] = {}
-    for name, given in lock.items():
-        values[name] = _lock_value(description.where, moving[name], given)
-    waiting = [joint for joint in moving.values() if joint.mimic and joint.name not in values]
-    while True:
-        ready = [joint for joint in waiting if joint.mimic and joint.mimic.joint in values]
-        if not ready:
-            break
-        for joint in ready:
+    values = {name: _lock_value(description.where, moving[name], given) for name, given in lock.items()}
+    followers: dict[str, list[Joint]] = {}
+    for joint in moving.values():
+        if joint.mimic is not None and joint.name not in values and NQ[joint.kind] == 1:
+            followers.setdefault(joint.mimic.joint, []).append(joint)
+    waiting = [name for name, value in values.items() if len(value) == 1]
+    while waiting:
+        leader = waiting.pop()
+        for joint in followers.pop(leader, []):
             assert joint.mimic is not None
-            leader = values[joint.mimic.joint]
-            if len(leader) != 1:
-                break  # such a mimic is refused later, with its place in the file
-            values[joint.name] = (joint.mimic.multiplier * leader[0] + joint.mimic.offset,)
-        if any(joint.name not in values for joint in ready):
-            break
-        waiting = [joint for joint in waiting if joint.name not in values]
+            values[joint.name] = (joint.mimic.multiplier * values[leader][0] + joint.mimic.offset,)
+            waiting.append(joint.name)
     edges = []
     for edge in description.joints:
         if edge.joint is not None and edge.name in values:
@@ -250,61 +164,11 @@ def _lock_value(where: Where, joint: Joint, given: float | Sequence[float]) -> t
 
 
 def joint_motion(joint: Joint, q: Sequence[float]) -> Transform:
-    """Where the joint's frame is in its placement, at the joint's own coordinates q, in floats."""
-    if joint.kind in ("revolute", "continuous"):
-        return tidy(from_axis_angle(joint.axis, q[0])), ZERO
-    if joint.kind == "prismatic":
-        return IDENTITY, scale(q[0], joint.axis)
-    if joint.kind == "planar":
-        across = plane_axes(joint.axis)
-        position = tuple(q[0] * a + q[1] * b for a, b in zip(*across, strict=True))
-        return tidy(from_axis_angle(joint.axis, q[2])), vector3(position)
-    w, x, y, z = quaternion_normalize((q[-4], q[-3], q[-2], q[-1]))
-    return tidy(from_quaternion((w, x, y, z))), vector3(q[:3]) if joint.kind == "free" else ZERO
-
-
-def plane_axes(normal: Vec3) -> tuple[Vec3, Vec3]:
-    """The directions of a planar joint's x and y: the joint's own x and y axes if the normal is its z axis.
-
-    For another normal they come from the shortest turn that takes z to it; (0, 0, -1) turns about x.
-    """
-    x, y, z = normal
-    if z < -1.0 + 1e-12:
-        return (1.0, 0.0, 0.0), (0.0, -1.0, 0.0)
-    k = 1.0 / (1.0 + z)
-    return (1.0 - k * x * x, -k * x * y, -x), (-k * x * y, 1.0 - k * y * y, -y)
-
-
-def _check_mimics(description: Description, bodies: list[Body]) -> None:
-    """Mimic joints lead, without a loop, to joints of one degree of freedom; said here with the place in the file."""
-    edges = {edge.name: edge for edge in description.joints}
-    joints = {body.joint.name: body.joint for body in bodies}
-    for joint in joints.values():
-        seen = [joint.name]
-        following = joint
-        ratio = 1.0
-        while following.mimic is not None:
-            where = f"{edges[joint.name].where}: joint {joint.name!r}"
-            ratio *= following.mimic.multiplier
-            if abs(ratio) > MAX_NUMBER:
-                raise ModelError(f"{where}: mimic: the ratio to joint {following.mimic.joint!r} is too large")
-            name = following.mimic.joint
-            if name not in joints:
-                known = " (it is not in the part of the robot that was kept, or it is fixed)" if name in edges else ""
-                text = missing("moving joint", "joints", name, joints)
-                raise ModelError(f"{where}: mimic: {text}{known}")
-            if name in seen:
-                raise ModelError(f"{where}: mimics itself: {' -> '.join([*seen, name])}")
-            if len(seen) > MAX_MIMIC:
-                raise ModelError(f"{where}: mimics through more than {MAX_MIMIC} joints")
-            leader = joints[name]
-            if NV[leader.kind] != 1 or NV[joint.kind] != 1:
-                raise ModelError(
-                    f"{where}: a {joint.kind} joint cannot mimic a {leader.kind} joint; "
-                    "both must have one degree of freedom"
-                )
-            seen.append(name)
-            following = leader
+    """Where the body's frame is in the joint's placement, in floats: quaternions normalised, right angles exact."""
+    if joint.kind in ("ball", "free"):
+        q = [*q[:-4], *quaternion_normalize((q[-4], q[-3], q[-2], q[-1]))]
+    rotation, position = joint_transform(joint, q)
+    return tidy(rotation), position
 
 
 def _finished(

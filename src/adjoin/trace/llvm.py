@@ -15,8 +15,9 @@ from adjoin.trace.memory import WARP, Layout, Rows, Staged
 from adjoin.trace.plan import Loop, Plan
 from adjoin.trace.program import Program
 
-REGISTERS = 400
-GPU_REGISTERS = 240
+LARGE = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
+REGISTERS = 128  # values that large programs keep alive on a CPU: of 28 to 400 the quickest to compile and to run
+GPU_REGISTERS = 256  # the same for every program on a GPU: of 170 to 280 and unlimited the fastest to run
 STACK = 4096  # scratch elements a lane that may lie on the stack; more go to the workspace
 
 
@@ -41,23 +42,24 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     """The kernel `void kernel(words, first, last, workspace)` for a range of environments, in blocks of a vector."""
     layout = Layout(len(program.inputs) + len(program.outputs), program.integers)
     w = Writer(lane)
+    w.line("  %here = alloca i64")
     words = []
     for i in range(layout.words):
         pointer = w.emit(f"getelementptr i64, ptr %words, i64 {i}")
         words.append(w.emit(f"load i64, ptr {pointer}"))
-    kernel = _Kernel(program, w, layout, words, memory := Rows(w, words))
-    batch = words[layout.batch]
+    kernel = _Kernel(program, w, layout, words, memory := Rows(w, layout))
     w.line("  br label %blocks")
     w.label("blocks")
     w.line("  %first = phi i64 [ %begin, %entry ], [ %next, %NEXT ]")
     patch = len(w.lines) - 1
     w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
     w.label("block")
-    memory.begin("%first", batch)
+    w.line("  store i64 %first, ptr %here")
     for i, slot in enumerate((*program.inputs, *program.outputs)):
         memory.prefetch(i, slot, i >= len(program.inputs))
-    kernel.registers = REGISTERS
-    kernel.run()
+    if len(program.plan.order) > LARGE:
+        kernel.registers = REGISTERS
+    kernel.run(eager=True)
     w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
     w.label("done")
@@ -142,8 +144,12 @@ class _Kernel:
         lines = [*sorted(self.w.declarations), globals_, head, "entry:", *self.prologue, *self.w.lines, "}", tail]
         return Rendered("\n".join(lines), self.layout, self.workspace, shared)
 
-    def run(self) -> None:
-        """The whole program for one block: compute, and write each piece of an output once it is complete."""
+    def run(self, eager: bool = False) -> None:
+        """The whole program for one block: compute, and write each piece of an output once it is complete.
+
+        Args:
+            eager: read every input at the start, where their addresses are at hand, rather than when first used.
+        """
         plan = self.program.plan
         place = {node: i for i, node in enumerate(plan.order)}
         due: dict[int, list[tuple[int, int, int]]] = {}
@@ -153,6 +159,12 @@ class _Kernel:
                     last = max(place[node] for node in nodes[start : start + count])
                     due.setdefault(last, []).append((i, start, count))
         values: dict[Expr, str] = {}
+        live = set(plan.order)
+        for i, (slot, nodes) in enumerate(zip(self.program.inputs, self.program.sources, strict=True)):
+            columns = {column for column, node in enumerate(nodes) if node in live}
+            if eager and slot.length is None and columns:
+                found = self.memory.load(i, slot, columns, None)
+                values.update({nodes[column]: found[column] for column in columns})
         self.region(plan, values, due)
 
     def region(self, plan: Plan, values: dict[Expr, str], due: dict[int, list[tuple[int, int, int]]]) -> None:

@@ -64,34 +64,26 @@ def chunks(size: int, width: int) -> list[tuple[int, int]]:
 
 
 class Rows:
-    """Row-major access on a CPU. One object a kernel; `begin` is called once for each block of environments."""
+    """Row-major access on a CPU, by blocks of as many environments as a vector has lanes.
 
-    def __init__(self, writer: Writer, words: Sequence[str]):
+    Addresses are computed anew, from words read as volatile, wherever rows are read or written: kept in registers from
+    one place to the next they would all be alive throughout a kernel, on which LLVM's register allocator takes minutes.
+    """
+
+    def __init__(self, writer: Writer, layout: "Layout"):
         self.writer = writer
-        self.words = words
-        self.rows: list[str] = []
-        self.block = ""
-
-    def begin(self, first: str, batch: str) -> None:
-        """Emit the rows of the block that starts at environment `first`."""
-        w = self.writer
-        last = w.emit(f"sub i64 {batch}, 1")
-        self.rows = []
-        for i in range(w.lane.width):
-            row = w.emit(f"add i64 {first}, {i}")
-            self.rows.append(w.intrinsic("llvm.umin.i64", "i64", ("i64", row), ("i64", last)))
-        self.block = w.emit(f"udiv i64 {first}, {w.lane.width}")
-        self.first, self.batch = first, batch
+        self.layout = layout
 
     def prefetch(self, tensor: int, slot: Slot, write: bool) -> None:
-        """Ask for the lines that the next block will touch: its accesses jump between rows, which hides them from the
-        hardware's own prefetching."""
+        """Ask for the lines that the next block will touch.
+
+        Its accesses jump between rows, which hides their order from the hardware's own prefetching.
+        """
         w, lane = self.writer, self.writer.lane
         size = slot.size * lane.bits // 8
         if lane.width == 1 or slot.shared or slot.length is not None or size > PREFETCHED:
             return
-        following = w.emit(f"add i64 {self.first}, {lane.width}")
-        base, stride = self._address(tensor, following, None), self.words[3 * tensor + 1]
+        _, stride, base = self._base(tensor, None, lane.width)
         w.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for row in range(lane.width):
             offset = w.emit(f"mul i64 {stride}, {row}")
@@ -105,27 +97,26 @@ class Rows:
         w, lane = self.writer, self.writer.lane
         found: dict[int, str] = {}
         if slot.shared:
-            base = self._address(tensor, "0", step)
+            base = self._address(tensor, step)
             for column in sorted(columns):
                 pointer = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {column}")
                 found[column] = _broadcast(w, w.emit(f"load {lane.scalar}, ptr {pointer}"))
             return found
-        bases: list[str] = []
+        rows: list[str] = []
         for start, count in chunks(slot.size, lane.width):
             if all(column in found or column not in columns for column in range(start, start + count)):
                 continue
-            bases = bases or [self._address(tensor, row, step) for row in self.rows]
+            rows = rows or self._rows(tensor, step)
             kind = f"<{count} x {lane.scalar}>"
             pieces = []
-            for base in bases:
-                pointer = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {start}")
+            for row in rows:
+                pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i64 {start}")
                 pieces.append(w.emit(f"load {kind}, ptr {pointer}, align {lane.bits // 8}"))
             vectors = _concatenate(w, pieces, count)
             found.update(zip(range(start, start + count), _columns(w, vectors), strict=True))
         if lane.width == 1:
-            return {
-                column: w.emit(f"extractelement <1 x {lane.scalar}> {value}, i64 0") for column, value in found.items()
-            }
+            kind = f"<1 x {lane.scalar}>"
+            return {column: w.emit(f"extractelement {kind} {value}, i64 0") for column, value in found.items()}
         return found
 
     def store(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
@@ -134,38 +125,77 @@ class Rows:
         count, kind = len(values), f"<{len(values)} x {lane.scalar}>"
         if lane.width == 1:
             values = [w.emit(f"insertelement <1 x {lane.scalar}> poison, {lane.scalar} {v}, i64 0") for v in values]
-        rows = _split(w, _rows(w, values), count)
+        vectors = _split(w, _rows(w, values), count)
         if slot.shared:
-            rows, bases = [self._sum(rows, kind)], [self._address(tensor, self.block, step)]
+            vectors, rows = [self._sum(vectors, kind)], [self._partial(tensor, step)]
         else:
-            bases = [self._address(tensor, row, step) for row in self.rows]
-        for row, base in zip(rows, bases, strict=True):
-            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {start}")
-            w.line(f"  store {kind} {row}, ptr {pointer}, align {lane.bits // 8}")
+            rows = self._rows(tensor, step)
+        for vector, row in zip(vectors, rows, strict=True):
+            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i64 {start}")
+            w.line(f"  store {kind} {vector}, ptr {pointer}, align {lane.bits // 8}")
 
     def chunks(self, slot: Slot) -> list[tuple[int, int]]:
         """The pieces in which a row is written."""
         return chunks(slot.size, self.writer.lane.width)
 
-    def _sum(self, rows: list[str], kind: str) -> str:
+    def _sum(self, vectors: list[str], kind: str) -> str:
         """The sum over the lanes that stand for an environment of their own, in order."""
         w = self.writer
-        total = rows[0]
-        for i, row in enumerate(rows[1:], 1):
-            index = w.emit(f"add i64 {self.first}, {i}")
-            inside = w.emit(f"icmp ult i64 {index}, {self.batch}")
-            value = w.emit(f"select i1 {inside}, {kind} {row}, {kind} zeroinitializer")
+        total, last = vectors[0], self._last()
+        for i, vector in enumerate(vectors[1:], 1):
+            inside = w.emit(f"icmp uge i64 {last}, {i}")
+            value = w.emit(f"select i1 {inside}, {kind} {vector}, {kind} zeroinitializer")
             total = w.emit(f"fadd {kind} {total}, {value}")
         return total
 
-    def _address(self, tensor: int, row: str, step: str | None) -> str:
+    def _word(self, index: int) -> str:
+        place = self.writer.emit(f"getelementptr i64, ptr %words, i64 {index}")
+        return self.writer.emit(f"load volatile i64, ptr {place}")
+
+    def _first(self) -> str:
+        return self.writer.emit("load volatile i64, ptr %here")
+
+    def _last(self) -> str:
+        """How many environments follow the first of this block."""
         w = self.writer
-        base, stride, step_stride = self.words[3 * tensor : 3 * tensor + 3]
-        offset = "0" if row == "0" else w.emit(f"mul i64 {row}, {stride}")
-        if step is not None:
-            offset = w.emit(f"add i64 {offset}, {w.emit(f'mul i64 {step}, {step_stride}')}")
-        pointer = w.emit(f"inttoptr i64 {base} to ptr")
-        return pointer if offset == "0" else w.emit(f"getelementptr {w.lane.scalar}, ptr {pointer}, i64 {offset}")
+        rest = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
+        return w.emit(f"sub i64 {rest}, 1")
+
+    def _address(self, tensor: int, step: str | None) -> str:
+        """Where a tensor, or one of its steps, begins."""
+        w = self.writer
+        pointer = w.emit(f"inttoptr i64 {self._word(3 * tensor)} to ptr")
+        if step is None:
+            return pointer
+        offset = w.emit(f"mul i64 {step}, {self._word(3 * tensor + 2)}")
+        return w.emit(f"getelementptr {w.lane.scalar}, ptr {pointer}, i64 {offset}")
+
+    def _base(self, tensor: int, step: str | None, ahead: int = 0) -> tuple[str, str, str]:
+        """The first row's number, the row stride, and where that row begins."""
+        w = self.writer
+        first, stride = self._first(), self._word(3 * tensor + 1)
+        if ahead:
+            first = w.emit(f"add i64 {first}, {ahead}")
+        offset = w.emit(f"mul i64 {first}, {stride}")
+        place = w.emit(f"getelementptr {w.lane.scalar}, ptr {self._address(tensor, step)}, i64 {offset}")
+        return first, stride, place
+
+    def _rows(self, tensor: int, step: str | None) -> list[str]:
+        """Where each row of the block begins; past the end of the batch, the last row again."""
+        w = self.writer
+        _, stride, base = self._base(tensor, step)
+        rows, last = [base], self._last()
+        for i in range(1, w.lane.width):
+            row = w.intrinsic("llvm.umin.i64", "i64", ("i64", str(i)), ("i64", last))
+            rows.append(w.emit(f"getelementptr {w.lane.scalar}, ptr {base}, i64 {w.emit(f'mul i64 {row}, {stride}')}"))
+        return rows
+
+    def _partial(self, tensor: int, step: str | None) -> str:
+        """Where the sums of this block go."""
+        w = self.writer
+        block = w.emit(f"udiv i64 {self._first()}, {w.lane.width}")
+        offset = w.emit(f"mul i64 {block}, {self._word(3 * tensor + 1)}")
+        return w.emit(f"getelementptr {w.lane.scalar}, ptr {self._address(tensor, step)}, i64 {offset}")
 
 
 def _broadcast(w: Writer, scalar: str) -> str:

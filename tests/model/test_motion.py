@@ -1,0 +1,56 @@
+"""Transforms across joints, and their derivatives against the motion subspace."""
+
+import pytest
+import torch
+from test_manifold import KINDS
+
+from adjoin.model import manifold
+from adjoin.model.joint import NEUTRAL, NV, Joint
+from adjoin.model.motion import joint_directions, joint_transform
+from adjoin.spatial.vector import IDENTITY, ZERO
+from adjoin.trace import graph
+
+AXES = [(0.0, 0.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.6, -0.8), (0.0, 0.0, -1.0)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_neutral_joint_is_in_its_placement(kind):
+    rotation, position = joint_transform(Joint("j", kind), NEUTRAL[kind])
+    assert rotation == IDENTITY
+    assert position == ZERO
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_body_moves_along_the_motion_subspace(kind, axis):
+    joint = Joint("j", kind, axis=axis)
+    generator = torch.Generator().manual_seed(0)
+    start = manifold.integrate_joint(
+        kind,
+        [torch.tensor(x, dtype=torch.float64) for x in NEUTRAL[kind]],
+        list(torch.randn(NV[kind], generator=generator)),
+    )
+    v = torch.randn(NV[kind], generator=generator, dtype=torch.float64)
+
+    def pose(t):
+        rotation, position = joint_transform(joint, manifold.integrate_joint(kind, start, list(v * t)))
+        flat = [x for row in rotation for x in row]
+        return torch.stack([torch.as_tensor(x, dtype=torch.float64) + 0 * t for x in (*flat, *position)])
+
+    now = torch.zeros((), dtype=torch.float64)
+    value, rate = torch.func.jvp(pose, (now,), (torch.ones_like(now),))
+    rotation, spin, velocity = value[:9].view(3, 3), rate[:9].view(3, 3), rate[9:]
+    # Body-frame velocity: R^T dR is the cross-product matrix of the angular one, R^T dp the linear one.
+    skew = rotation.T @ spin
+    angular = torch.stack([skew[2, 1], skew[0, 2], skew[1, 0]])
+    directions = joint_directions(joint)
+    assert len(directions) == NV[kind]
+    expected = torch.tensor(directions, dtype=torch.float64).view(NV[kind], 6)
+    assert torch.allclose(torch.cat([angular, rotation.T @ velocity]), v @ expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transforms_can_be_traced(kind):
+    g = graph.Graph()
+    rotation, position = joint_transform(Joint("j", kind), [g.fresh("input") for _ in NEUTRAL[kind]])
+    assert len(rotation) == len(position) == 3
