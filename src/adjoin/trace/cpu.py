@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -22,7 +23,7 @@ from adjoin.trace.llvm import Rendered, render_cpu
 from adjoin.trace.program import Program
 
 TILE = 256  # environments a thread takes at a time, at least; a multiple of every vector width
-WORTHWHILE = 200_000  # vector operations from which a second thread pays
+WORTHWHILE = 200_000  # vector instructions from which a second thread pays
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,12 @@ def _initialise() -> None:
     llvm.initialize_all_asmprinters()
 
 
+@lru_cache(maxsize=1)
 def versions() -> str:
-    """What else decides the code: this library and LLVM."""
-    return f"{__version__} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info}"
+    """What else decides the code: this library, to the letter, so that an edited compiler finds nothing old; and LLVM."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    compiler = digest(*[source.read_bytes() for source in sources])
+    return f"{__version__} {compiler} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info}"
 
 
 def compile_object(rendered: Rendered, target: Target) -> bytes:
@@ -168,7 +172,7 @@ class _Loaded:
     def __init__(self, program: Program, lane: Lane, target: Target, cache: Cache):
         self.names = program.integers
         self.lane = lane
-        self.cost = program.operations / lane.width
+        self.cost = program.work / lane.width
         key = digest(program.digest, repr(lane), repr(target), versions())
         entry = cache.get(key)
         if entry is None:

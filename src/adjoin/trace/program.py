@@ -17,6 +17,9 @@ from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, select, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan
 
 
+FUNCTIONS = frozenset(("sin", "cos", "tan", "asin", "acos", "atan2", "exp", "log", "tanh"))
+
+
 @dataclass(frozen=True)
 class Slot:
     """One tensor that a kernel reads or writes.
@@ -78,6 +81,11 @@ class Program:
     def operations(self) -> int:
         """Live arithmetic nodes; those of a loop's body count once."""
         return _count(self.plan)
+
+    @cached_property
+    def work(self) -> int:
+        """A rough number of instructions an environment takes; loops of run-time length count as a hundred steps."""
+        return _work(self.plan)
 
     def vjp(self, wanted: Sequence[bool], given: Sequence[bool] | None = None) -> tuple["Program", list[int]]:
         """The program of the vector-Jacobian product.
@@ -288,6 +296,13 @@ def _describe_body(loop: Loop, outer: dict[Expr, int], text: list[str]) -> None:
     parameters += [parameter for i in loop.streams for parameter in body.steps[i]]
     _describe(loop.plan, {parameter: -1 - i for i, parameter in enumerate(parameters)}, text)
     text.append("end")
+
+
+def _work(plan: Plan) -> int:
+    total = sum(25 if node.op in FUNCTIONS else 1 for node in plan.order)
+    for loop in plan.loops.values():
+        total += _work(loop.plan) * (loop.body.length if isinstance(loop.body.length, int) else 100)
+    return total
 
 
 def _count(plan: Plan) -> int:
