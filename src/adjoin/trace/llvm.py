@@ -57,9 +57,10 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     w.line("  store i64 %first, ptr %here")
     for i, slot in enumerate((*program.inputs, *program.outputs)):
         memory.prefetch(i, slot, i >= len(program.inputs))
-    if len(program.plan.order) > LARGE:
+    large = len(program.plan.order) > LARGE
+    if large:
         kernel.registers = REGISTERS
-    kernel.run(eager=True)
+    kernel.run(eager=not large)
     w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
     w.label("done")
