@@ -78,7 +78,7 @@ def _initialise() -> None:
 
 @lru_cache(maxsize=1)
 def versions() -> str:
-    """What else decides the code: this library, to the letter, so that an edited compiler finds nothing old; and LLVM."""
+    """What else decides the code: LLVM, and this compiler to the letter, so that an edited one finds nothing old."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     compiler = digest(*[source.read_bytes() for source in sources])
     return f"{__version__} {compiler} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info}"

@@ -16,7 +16,6 @@ from adjoin.trace.control import Scratch, Stream
 from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, select, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan
 
-
 FUNCTIONS = frozenset(("sin", "cos", "tan", "asin", "acos", "atan2", "exp", "log", "tanh"))
 
 
