@@ -512,6 +512,8 @@ case(
     "mjcf: a vast height field", mjcf(before='<asset><hfield name="h" nrow="9999" ncol="9999" size="1 1 1 1"/></asset>')
 )
 case("mjcf: attached model", mjcf(before='<asset><model name="m" file="m.xml"/></asset>'))
+case("mjcf: axis beyond bounds", mjcf(world='<body><joint name="j" axis="0 0 1e308"/><geom size="1"/></body>'))
+case("mjcf: rotation beyond bounds", mjcf(world='<body quat="0 0 1e308 1e308"><joint/><geom size="1"/></body>'))
 case("mjcf: missing mesh", with_files(mjcf(before='<asset><mesh file="a.stl"/></asset>'), {}))
 case("mjcf: mesh outside", with_files(mjcf(before='<asset><mesh file="../../a.stl"/></asset>'), {}))
 case(

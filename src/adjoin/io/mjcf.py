@@ -66,7 +66,10 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
             raise ModelError(f"{text}; pass unsupported='warn' to load it without")
         warnings.warn(f"{text}; left out", UnsupportedWarning, stacklevel=4)
     reader = _Reader(mujoco, compiled, where, meshes)
-    return reader.description(root.attributes.get("model", "MuJoCo Model"))
+    try:
+        return reader.description(root.attributes.get("model", "MuJoCo Model"))
+    except ModelError as error:
+        raise ModelError(f"{where}: {error}") from None
 
 
 @dataclass
@@ -142,7 +145,7 @@ class _Reader:
         return Joint(
             self.joint_names[j],
             kind,  # type: ignore[arg-type]
-            axis=_unit(m.jnt_axis[j]) if nv == 1 else (0.0, 0.0, 1.0),
+            axis=self._axis(j) if nv == 1 else (0.0, 0.0, 1.0),
             lower=float(m.jnt_range[j][0]) if limited else -math.inf,
             upper=float(m.jnt_range[j][1]) if limited else math.inf,
             effort_limit=effort,
@@ -152,6 +155,14 @@ class _Reader:
             stiffness=(float(np.ravel(m.jnt_stiffness[j])[0]),) * nv if kind != "free" else (0.0,) * nv,
             spring_reference=_floats(m.qpos_spring[start : start + NQ[kind]]),
         )
+
+    def _axis(self, j: int) -> Vec3:
+        x, y, z = _vector(self.m.jnt_axis[j])
+        length = math.hypot(x, y, z)
+        if not 0.5 < length < 2.0:
+            # MuJoCo normalises axes, but numbers beyond all bounds overflow on the way.
+            raise ModelError(f"joint {self.joint_names[j]!r}: axis is ({x:g} {y:g} {z:g}); it must be a unit vector")
+        return (x, y, z) if length == 1.0 else (x / length, y / length, z / length)
 
     def _body(self, body: int, links: list[LinkDescription], edges: list[JointDescription]) -> None:
         m = self.m
@@ -331,14 +342,11 @@ def _vector(values: Any) -> Vec3:
     return vector3([float(x) for x in values])
 
 
-def _unit(values: Any) -> Vec3:
-    x, y, z = _vector(values)
-    length = math.hypot(x, y, z)
-    return (x, y, z) if length == 1.0 else (x / length, y / length, z / length)
-
-
 def _rotation(quaternion: Any) -> Mat3:
     w, x, y, z = (float(c) for c in quaternion)
-    if (x, y, z) == (0.0, 0.0, 0.0):
+    if (abs(w), x, y, z) == (1.0, 0.0, 0.0, 0.0):
         return IDENTITY
+    if not 0.5 < math.hypot(w, x, y, z) < 2.0:
+        # MuJoCo normalises quaternions, but numbers beyond all bounds overflow on the way.
+        raise ModelError(f"an orientation is ({w:g} {x:g} {y:g} {z:g}); it must be a unit quaternion")
     return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))

@@ -5,7 +5,7 @@ Python numbers stay Python numbers, so that exact zeros and ones remain visible 
 
 from typing import Any
 
-from adjoin.trace.graph import atan2, cos, floor, select, sin, sqrt
+from adjoin.trace import atan2, cos, floor, select, sin, sqrt
 
 __all__ = ["Scalar", "atan2", "cos", "floor", "is_number", "select", "sin", "sqrt"]
 

@@ -2,8 +2,8 @@
 
 from adjoin.trace.control import Scratch, Stream, loop, scan, scratch
 from adjoin.trace.function import Function, Integer, PerStep, function
-from adjoin.trace.graph import (
-    Expr,
+from adjoin.trace.graph import Expr, to_float, to_index
+from adjoin.trace.scalars import (
     acos,
     asin,
     atan2,
@@ -19,8 +19,6 @@ from adjoin.trace.graph import (
     sqrt,
     tan,
     tanh,
-    to_float,
-    to_index,
 )
 
 __all__ = [

@@ -17,6 +17,8 @@ from adjoin.errors import TraceError
 from adjoin.trace import tree
 from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE, Expr, Graph, current_graph, to_index, tracing
 
+LARGEST = 4096  # elements of a scratch array: it lies on the stack of a CPU thread, or in the local memory of a GPU's
+
 
 @dataclass(eq=False)
 class Body:
@@ -132,8 +134,11 @@ def zeros(graph: Graph, size: int) -> Expr:
 
 
 def scratch(values: int | Sequence[Any]) -> Scratch:
-    """A scratch array of so many zeros, or of the given values."""
+    """A scratch array of so many zeros, or of the given values; of up to 4096 elements."""
     graph = current_graph()
+    size = values if isinstance(values, int) else len(values)
+    if not 0 < size <= LARGEST:
+        raise TraceError(f"a scratch array has 1 to {LARGEST} elements, got {size}")
     if isinstance(values, int):
         return Scratch(zeros(graph, values))
     result = Scratch(zeros(graph, len(values)))

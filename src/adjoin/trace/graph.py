@@ -2,17 +2,15 @@
 
 An `Expr` is one scalar of one environment. Arithmetic on it appends a node to its graph, unless the same node is there
 already (common terms are shared) or the result is known (constants are folded, zeros and ones vanish: `0 * x` is 0
-whatever x is, NaN included). The functions of this module (`sin`, `select`, ...) take traced scalars, floats and torch
-tensors alike, so that an algorithm written with them runs on all three; and numpy arrays of traced scalars.
+whatever x is, NaN included).
 
 A graph may have a parent: the body of a loop is a graph whose parent is the code around the loop. A body may use the
 scalars of its parents freely; each becomes a *capture*, an argument of the loop.
 """
 
 import math
-import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Union
 
@@ -20,6 +18,7 @@ import numpy as np
 import torch
 
 from adjoin.errors import TraceError
+from adjoin.trace.fold import FOLD, SIMPLIFY
 
 Scalar = Union["Expr", float, torch.Tensor]
 
@@ -169,37 +168,37 @@ class Expr:
         return self.data[0] if type(self.data) is tuple else self.data
 
     def __add__(self, other: Any) -> "Expr":
-        return _binary("add", self, other)
+        return binary("add", self, other)
 
     def __radd__(self, other: Any) -> "Expr":
-        return _binary("add", other, self)
+        return binary("add", other, self)
 
     def __sub__(self, other: Any) -> "Expr":
-        return _binary("sub", self, other)
+        return binary("sub", self, other)
 
     def __rsub__(self, other: Any) -> "Expr":
-        return _binary("sub", other, self)
+        return binary("sub", other, self)
 
     def __mul__(self, other: Any) -> "Expr":
-        return _binary("mul", self, other)
+        return binary("mul", self, other)
 
     def __rmul__(self, other: Any) -> "Expr":
-        return _binary("mul", other, self)
+        return binary("mul", other, self)
 
     def __truediv__(self, other: Any) -> "Expr":
-        return _binary("div", self, other)
+        return binary("div", self, other)
 
     def __rtruediv__(self, other: Any) -> "Expr":
-        return _binary("div", other, self)
+        return binary("div", other, self)
 
     def __neg__(self) -> "Expr":
-        return _unary("neg", self)
+        return unary("neg", self)
 
     def __pos__(self) -> "Expr":
         return self
 
     def __abs__(self) -> "Expr":
-        return _unary("abs", self)
+        return unary("abs", self)
 
     def __pow__(self, exponent: Any) -> "Expr":
         if not isinstance(exponent, (int, float)):
@@ -209,7 +208,7 @@ class Expr:
         if exponent == 0.5:
             return self.sqrt()
         if exponent != int(exponent):
-            return exp(self.log() * exponent)
+            return (self.log() * exponent).exp()
         power, result = int(abs(exponent)), None
         square = self
         while power:
@@ -220,81 +219,81 @@ class Expr:
         return 1.0 / result if exponent < 0 else result
 
     def __lt__(self, other: Any) -> "Expr":
-        return _binary("lt", self, other)
+        return binary("lt", self, other)
 
     def __le__(self, other: Any) -> "Expr":
-        return _binary("le", self, other)
+        return binary("le", self, other)
 
     def __gt__(self, other: Any) -> "Expr":
-        return _binary("lt", other, self)
+        return binary("lt", other, self)
 
     def __ge__(self, other: Any) -> "Expr":
-        return _binary("le", other, self)
+        return binary("le", other, self)
 
     def __eq__(self, other: Any) -> "Expr":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _binary("eq", self, other)
+        return binary("eq", self, other)
 
     def __ne__(self, other: Any) -> "Expr":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _binary("ne", self, other)
+        return binary("ne", self, other)
 
     __hash__ = object.__hash__
 
     def __and__(self, other: Any) -> "Expr":
-        return _binary("and", self, other)
+        return binary("and", self, other)
 
     def __or__(self, other: Any) -> "Expr":
-        return _binary("or", self, other)
+        return binary("or", self, other)
 
     __rand__, __ror__ = __and__, __or__
 
     def __invert__(self) -> "Expr":
-        return _unary("not", self)
+        return unary("not", self)
 
     # numpy calls these methods for np.sin(object_array) and the like.
 
     def sqrt(self) -> "Expr":
         """Square root."""
-        return _unary("sqrt", self)
+        return unary("sqrt", self)
 
     def sin(self) -> "Expr":
         """Sine."""
-        return _unary("sin", self)
+        return unary("sin", self)
 
     def cos(self) -> "Expr":
         """Cosine."""
-        return _unary("cos", self)
+        return unary("cos", self)
 
     def tan(self) -> "Expr":
         """Tangent."""
-        return _unary("tan", self)
+        return unary("tan", self)
 
     def arcsin(self) -> "Expr":
         """Inverse sine."""
-        return _unary("asin", self)
+        return unary("asin", self)
 
     def arccos(self) -> "Expr":
         """Inverse cosine."""
-        return _unary("acos", self)
+        return unary("acos", self)
 
     def arctan2(self, x: Any) -> "Expr":
         """Angle of the point (x, self)."""
-        return _binary("atan2", self, x)
+        return binary("atan2", self, x)
 
     def exp(self) -> "Expr":
         """Exponential."""
-        return _unary("exp", self)
+        return unary("exp", self)
 
     def log(self) -> "Expr":
         """Natural logarithm."""
-        return _unary("log", self)
+        return unary("log", self)
 
     def tanh(self) -> "Expr":
         """Hyperbolic tangent."""
-        return _unary("tanh", self)
+        return unary("tanh", self)
 
     def floor(self) -> "Expr":
         """Largest whole number not above."""
-        return _unary("floor", self)
+        return unary("floor", self)
 
     def conjugate(self) -> "Expr":
         """Itself: every traced scalar is real."""
@@ -323,11 +322,6 @@ class Expr:
 # Building nodes: rules that make the graph smaller ------------------------------------------------------------------
 
 
-def is_const(value: Any, number: float | None = None) -> bool:
-    """Whether a node is a constant, or this one. A negative zero counts as zero."""
-    return value.op == "const" and (number is None or value.value == number)
-
-
 def _home(a: Any, b: Any) -> Graph:
     """The graph in which an operation on both belongs: the innermost."""
     if isinstance(a, Expr):
@@ -337,7 +331,8 @@ def _home(a: Any, b: Any) -> Graph:
     return b.graph
 
 
-def _binary(op: str, a: Any, b: Any) -> Expr:
+def binary(op: str, a: Any, b: Any) -> Expr:
+    """The node of an operation on two values, at least one of them traced, or something simpler."""
     for operand in (a, b):
         if not isinstance(operand, (Expr, float, int, np.floating, np.integer, np.bool_)):
             if isinstance(operand, (torch.Tensor, str)) or operand is None:
@@ -387,83 +382,8 @@ def _logic(op: str, graph: Graph, a: Expr, b: Expr) -> Expr:
     return graph.node(op, (a, b) if a.index < b.index else (b, a), None, BOOL)
 
 
-def _add(graph: Graph, a: Expr, b: Expr) -> Expr | None:
-    if is_const(a, 0.0):
-        return b
-    if is_const(b, 0.0):
-        return a
-    if b.op == "neg":
-        return a - b.args[0]
-    if a.op == "neg":
-        return b - a.args[0]
-    return None
-
-
-def _sub(graph: Graph, a: Expr, b: Expr) -> Expr | None:
-    if is_const(b, 0.0):
-        return a
-    if is_const(a, 0.0):
-        return -b
-    if a is b:
-        return graph.const(0.0)
-    if b.op == "neg":
-        return a + b.args[0]
-    if a.op == "neg":
-        return -(a.args[0] + b)
-    return None
-
-
-def _mul(graph: Graph, a: Expr, b: Expr) -> Expr | None:
-    if b.op == "const":
-        a, b = b, a
-    if a.op == "const":
-        value = a.value
-        if value == 0.0:
-            return graph.const(0.0)
-        if value == 1.0:
-            return b
-        if value == -1.0:
-            return -b
-        if b.op == "mul" and b.args[0].op == "const":
-            return graph.const(value * b.args[0].value) * b.args[1]
-        if b.op == "mul" and b.args[1].op == "const":
-            return graph.const(value * b.args[1].value) * b.args[0]
-        if b.op == "neg":
-            return graph.const(-value) * b.args[0]
-    if a.op == "neg":
-        return -(a.args[0] * b)
-    if b.op == "neg":
-        return -(a * b.args[0])
-    return None
-
-
-def _div(graph: Graph, a: Expr, b: Expr) -> Expr | None:
-    if is_const(a, 0.0):
-        return graph.const(0.0)
-    if b.op == "const" and b.value != 0.0 and math.isfinite(b.value):
-        return a * (1.0 / b.value)
-    if a.op == "neg":
-        return -(a.args[0] / b)
-    if b.op == "neg":
-        return -(a / b.args[0])
-    return None
-
-
-def _same(graph: Graph, a: Expr, b: Expr) -> Expr | None:
-    return a if a is b else None
-
-
-SIMPLIFY: dict[str, Callable[[Graph, Expr, Expr], Expr | None]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "min": _same,
-    "max": _same,
-}
-
-
-def _unary(op: str, a: Expr) -> Expr:
+def unary(op: str, a: Expr) -> Expr:
+    """The node of an operation on one value, or something simpler."""
     graph = a.graph
     if a.kind != (BOOL if op == "not" else FLOAT):
         if a.kind == INT and op == "neg":
@@ -483,125 +403,6 @@ def _unary(op: str, a: Expr) -> Expr:
     if op == "abs" and a.op in ("neg", "abs"):
         a = a.args[0]
     return graph.node(op, (a,), None, BOOL if op == "not" else FLOAT)
-
-
-def _guard(function: Callable[..., float], outside: float = math.nan) -> Callable[..., float]:
-    """A math function that answers like IEEE arithmetic where Python raises."""
-
-    def fold(*values: float) -> float:
-        try:
-            return function(*values)
-        except (ValueError, OverflowError, ZeroDivisionError):
-            return outside
-
-    return fold
-
-
-def _divide(a: float, b: float) -> float:
-    if b == 0.0:
-        return math.nan if a == 0.0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
-    return a / b
-
-
-def _smaller(a: float, b: float) -> float:
-    return math.nan if math.isnan(a) or math.isnan(b) else min(a, b)
-
-
-def _larger(a: float, b: float) -> float:
-    return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)
-
-
-def _sign(a: float) -> float:
-    return a if math.isnan(a) or a == 0.0 else math.copysign(1.0, a)
-
-
-FOLD: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": _divide,
-    "min": _smaller,
-    "max": _larger,
-    "atan2": math.atan2,
-    "lt": operator.lt,
-    "le": operator.le,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "neg": operator.neg,
-    "abs": abs,
-    "sign": _sign,
-    "sqrt": _guard(math.sqrt),
-    "sin": _guard(math.sin),
-    "cos": _guard(math.cos),
-    "tan": _guard(math.tan),
-    "asin": _guard(math.asin),
-    "acos": _guard(math.acos),
-    "exp": _guard(math.exp, math.inf),
-    "log": lambda a: -math.inf if a == 0.0 else _guard(math.log)(a),
-    "tanh": math.tanh,
-    "floor": lambda a: float(math.floor(a)) if math.isfinite(a) and a != 0.0 else a,
-}
-
-
-# Functions of traced scalars, floats and tensors --------------------------------------------------------------------
-
-
-def _generic(op: str, name: str, doc: str) -> Callable[..., Any]:
-    on_tensor = getattr(torch, name)
-
-    def function(*args: Any) -> Any:
-        if any(isinstance(arg, Expr) for arg in args):
-            return _binary(op, *args) if len(args) == 2 else _unary(op, *args)
-        if any(isinstance(arg, np.ndarray) for arg in args):
-            return np.frompyfunc(function, len(args), 1)(*args)
-        if any(isinstance(arg, torch.Tensor) for arg in args):
-            like = next(arg for arg in args if isinstance(arg, torch.Tensor))
-            return on_tensor(*[arg if isinstance(arg, torch.Tensor) else torch.full_like(like, arg) for arg in args])
-        return FOLD[op](*[float(arg) for arg in args])
-
-    function.__name__ = op
-    function.__doc__ = doc
-    return function
-
-
-sqrt = _generic("sqrt", "sqrt", "Square root; its derivative at 0 is taken as 0.")
-sin = _generic("sin", "sin", "Sine.")
-cos = _generic("cos", "cos", "Cosine.")
-tan = _generic("tan", "tan", "Tangent.")
-asin = _generic("asin", "asin", "Inverse sine; its derivative at -1 and 1 is taken as 0.")
-acos = _generic("acos", "acos", "Inverse cosine; its derivative at -1 and 1 is taken as 0.")
-atan2 = _generic("atan2", "atan2", "atan2(y, x), the angle of (x, y); its derivative at the origin is taken as 0.")
-exp = _generic("exp", "exp", "Exponential.")
-log = _generic("log", "log", "Natural logarithm.")
-tanh = _generic("tanh", "tanh", "Hyperbolic tangent.")
-sign = _generic("sign", "sign", "-1, 0 or 1; its derivative is 0.")
-floor = _generic("floor", "floor", "Largest whole number not above; its derivative is 0.")
-minimum = _generic("min", "minimum", "The smaller; NaN if either is. A tie's derivative goes to the first argument.")
-maximum = _generic("max", "maximum", "The larger; NaN if either is. A tie's derivative goes to the first argument.")
-
-
-def select(condition: Any, a: Any, b: Any) -> Any:
-    """Take `a` where the condition holds, else `b`. What is not taken has no influence, on gradients either."""
-    if any(isinstance(value, np.ndarray) for value in (condition, a, b)):
-        return np.frompyfunc(select, 3, 1)(condition, a, b)
-    if isinstance(condition, torch.Tensor):
-        return torch.where(condition, a, b)
-    if not isinstance(condition, Expr):
-        return a if condition else b
-    graph = condition.graph
-    for branch in (a, b):
-        if isinstance(branch, Expr) and branch.graph.depth > graph.depth:
-            graph = branch.graph
-    condition, a, b = graph.lift(condition), graph.lift(a), graph.lift(b)
-    if condition.kind != BOOL or a.kind != b.kind:
-        raise TraceError(f"select(condition, a, b) got a {condition.kind}, a {a.kind} and a {b.kind} value")
-    if condition.op == "boolean":
-        return a if condition.data else b
-    if a is b:
-        return a
-    if condition.op == "not":
-        condition, a, b = condition.args[0], b, a
-    return graph.node("select", (condition, a, b), None, a.kind)
 
 
 def to_float(value: Expr) -> Expr:

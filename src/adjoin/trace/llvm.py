@@ -4,21 +4,22 @@ The two kernels differ only in their frame (a loop over blocks of environments, 
 how they reach memory (`memory.py`); everything between is the same walk over the plan.
 """
 
-import heapq
 from dataclasses import dataclass
-from typing import Any
 
 from adjoin.trace import elementary
 from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, Expr
 from adjoin.trace.lanes import Lane, Writer
-from adjoin.trace.memory import WARP, Layout, Rows, Staged
+from adjoin.trace.memory import WARP, Layout
+from adjoin.trace.parking import Parking, park
 from adjoin.trace.plan import Loop, Plan
 from adjoin.trace.program import Program
+from adjoin.trace.rows import Rows
+from adjoin.trace.staged import Staged
+from adjoin.trace.storage import Storage
 
 LARGE = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
 REGISTERS = 128  # values that large programs keep alive on a CPU: of 28 to 400 the quickest to compile and to run
 GPU_REGISTERS = 256  # the same for every program on a GPU: of 170 to 280 and unlimited the fastest to run
-STACK = 4096  # scratch elements a lane that may lie on the stack; more go to the workspace
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,14 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     patch = len(w.lines) - 1
     base = w.emit(f"getelementptr {lane.scalar}, ptr addrspace(3) @shared, i32 {offset}")
     memory.begin(lane_index, first, limit, base)
-    kernel.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
+    storage = kernel.storage
+    storage.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
     live = set(program.plan.order)
     read = [i for i, nodes in enumerate(program.sources) if not live.isdisjoint(nodes)]
     kernel.registers = GPU_REGISTERS * 32 // lane.bits
     # It is 0, but ptxas would undo the parking if it saw that.
-    kernel.prologue.append(f"  %zero = lshr i64 {batch}, 48")
-    kernel.zero = "%zero"
-    kernel.stack = "ptr addrspace(5)"
+    storage.prologue.append(f"  %zero = lshr i64 {batch}, 48")
+    storage.zero, storage.stack = "%zero", "ptr addrspace(5)"
     memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None])
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
@@ -121,29 +122,21 @@ class _Kernel:
         self.layout = layout
         self.words = words
         self.memory = memory
-        self.thread = ""
-        self.prologue = w.lines  # runs once, before everything
-        w.lines = []
-        self.on_stack = 0
-        self.workspace: dict[str, int] = {"": 0}
-        self.outputs: dict[Expr, list[int]] = {}
+        self.storage = Storage(w, layout, words)
+        self.registers: int | None = None
         self.uniform: set[Expr] = set()
-        self.free: list[int] = []
-        self.parked = 0
-        self.zero = "0"
-        self.stack = "ptr"
-        self.registers = 1 << 30
         self.read = _streams_read(program.plan)
+        self.outputs: dict[Expr, list[int]] = {}
         for i, (slot, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
             if slot.length is not None:
                 self.outputs.setdefault(nodes[0], []).append(i)
 
     def finish(self, head: str, globals_: str, tail: str, shared: int = 0) -> Rendered:
-        if self.parked:
-            base = self.reserve("%parking", self.parked)
-            self.prologue.append(f"  %park = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}")
-        lines = [*sorted(self.w.declarations), globals_, head, "entry:", *self.prologue, *self.w.lines, "}", tail]
-        return Rendered("\n".join(lines), self.layout, self.workspace, shared)
+        """Put the text of the kernel together."""
+        self.storage.finish()
+        prologue = self.storage.prologue
+        lines = [*sorted(self.w.declarations), globals_, head, "entry:", *prologue, *self.w.lines, "}", tail]
+        return Rendered("\n".join(lines), self.layout, self.storage.workspace, shared)
 
     def run(self, eager: bool = False) -> None:
         """The whole program for one block: compute, and write each piece of an output once it is complete.
@@ -177,27 +170,39 @@ class _Kernel:
         for node in plan.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
-        parking = _Parking(self, plan, fused, due)
+        parking = self.park(plan, fused, due)
+        slots: dict[Expr, int] = {}
         for position, node in enumerate(plan.order):
-            parking.bring(position, values)
+            for parked in parking.loads.get(position, ()):
+                if parked in slots:
+                    values[parked] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[parked])}")
+                else:
+                    values.update(self.read_row(parked, {parked.data[1]}))
             if node in values or node in skipped:
                 pass
             elif node in fused:
                 values[node] = self.fma(*fused[node], values)
             elif node.op == "input":
-                self.read_row(node, columns[node.data[0]], values)
+                for other, operand in self.read_row(node, columns[node.data[0]]).items():
+                    values.setdefault(other, operand)
             elif node.op in ("sin", "cos"):
                 argument = node.args[0]
                 if argument not in pairs:
                     pairs[argument] = elementary.sincos(self.w, values[argument])
                 values[node] = pairs[argument][node.op == "cos"]
             elif node.op == "scratch":
-                values[node] = self.scratch(node, node not in complete)
+                values[node] = self.storage.array(node.width)
+                if node not in complete:
+                    self.storage.clear(values[node], node.width)
             elif node.op == "scan":
                 self.scan(node, plan.loops[node], values)
             elif node.kind != STREAM and node.op != "get":
                 values[node] = self.instruction(node, values)
-            parking.take(position, values)
+            for parked in parking.frees.get(position, ()):
+                self.storage.give_slot(slots[parked])
+            for parked in parking.stores.get(position, ()):
+                slots[parked] = self.storage.take_slot()
+                self.w.line(f"  store {self.w.lane.float} {values[parked]}, {self.storage.slot(slots[parked])}")
             for output, start, count in due.get(position, ()):
                 slot, nodes = self.program.outputs[output], self.program.targets[output]
                 chunk = [values[node] for node in nodes[start : start + count]]
@@ -205,13 +210,35 @@ class _Kernel:
 
     # Straight-line code ---------------------------------------------------------------------------------------------
 
-    def read_row(self, node: Expr, columns: set[int], values: dict[Expr, str]) -> None:
+    def read_row(self, node: Expr, columns: set[int]) -> dict[Expr, str]:
+        """Read an input, and those of the given columns of the same tensor that come along."""
         tensor, column = node.data
         found = self.memory.load(tensor, self.program.inputs[tensor], {column}, None)
         nodes = self.program.sources[tensor]
-        for other, operand in found.items():
-            if other in columns:
-                values.setdefault(nodes[other], operand)
+        return {nodes[other]: operand for other, operand in found.items() if other in columns}
+
+    def park(self, plan: Plan, fused: dict[Expr, tuple], due: dict[int, list[tuple[int, int, int]]]) -> Parking:
+        """Decide which values wait in memory."""
+        if self.registers is None:
+            return Parking()
+        skipped = {product for product, *_ in fused.values()}
+        operands: list[list[Expr]] = []
+        for position, node in enumerate(plan.order):
+            if node in skipped or node.op == "get":
+                reads = []
+            elif node in fused:
+                product, other, *_ = fused[node]
+                reads = [*product.args, other]
+            elif node.op == "scan":
+                carry, captures, _, _ = plan.loops[node].arguments(node)
+                reads = carry + captures
+            else:
+                reads = list(node.args[:3])
+            for output, start, count in due.get(position, ()):
+                reads += [value for value in self.program.targets[output][start : start + count] if value is not node]
+            operands.append(reads)
+        in_shared = isinstance(self.memory, Staged)
+        return park(plan.order, operands, self.registers, lambda node: in_shared and node.op == "input")
 
     def fma(self, product: Expr, other: Expr, negate_product: bool, negate_other: bool, values: dict[Expr, str]) -> str:
         a, b = values[product.args[0]], values[product.args[1]]
@@ -281,7 +308,7 @@ class _Kernel:
         args = [values[arg] if uniform or arg not in self.uniform else self.spread(values[arg]) for arg in node.args]
         if node.op == "to_float":
             scalar = w.emit(f"sitofp {kind} {args[0]} to {lane.scalar if uniform else lane.float}")
-            return self.spread_float(scalar) if uniform else scalar
+            return self.spread(scalar, lane.scalar) if uniform else scalar
         if node.kind == INT:
             if uniform:
                 self.uniform.add(node)
@@ -294,7 +321,7 @@ class _Kernel:
         return self.spread(result, "i1") if uniform else result
 
     def spread(self, operand: str, scalar: str = "i32") -> str:
-        """One integer or condition, in every lane."""
+        """One value, in every lane."""
         w, width = self.w, self.w.lane.width
         if width == 1:
             return operand
@@ -302,54 +329,18 @@ class _Kernel:
         single = w.emit(f"insertelement {kind} poison, {scalar} {operand}, i64 0")
         return w.emit(f"shufflevector {kind} {single}, {kind} poison, <{width} x i32> zeroinitializer")
 
-    def spread_float(self, operand: str) -> str:
-        """One float, in every lane."""
-        return self.spread(operand, self.w.lane.scalar)
-
-    # Scratch memory ---------------------------------------------------------------------------------------------------
-
-    def scratch(self, node: Expr, clear: bool) -> str:
-        w, lane = self.w, self.w.lane
-        pointer = self.allocate(node.width)
-        if clear:
-            name = w.name()[1:]
-            w.line(f"  br label %{name}")
-            before = w.block
-            w.label(name)
-            w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
-            place = w.emit(f"getelementptr {lane.float}, {self.stack} {pointer}, i64 %{name}.i")
-            w.line(f"  store {lane.float} zeroinitializer, {self.stack} {place}")
-            w.line(f"  %{name}.n = add i64 %{name}.i, 1")
-            w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {node.width}")
-            w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
-            w.label(f"{name}.e")
-        return pointer
-
-    def allocate(self, elements: int) -> str:
-        """Stack memory for so many elements a lane, reused by every block and every iteration."""
-        self.on_stack += elements
-        return self.reserve(f"%stack{len(self.prologue)}", elements)
-
-    def reserve(self, name: str, elements: int) -> str:
-        size = self.w.lane.width * self.w.lane.bits // 8
-        allocation = f"alloca [{elements} x {self.w.lane.float}], align {min(64, size)}"
-        if self.stack == "ptr":
-            self.prologue.append(f"  {name} = {allocation}")
-        else:
-            self.prologue.append(f"  {name}.generic = {allocation}")
-            self.prologue.append(f"  {name} = addrspacecast ptr {name}.generic to {self.stack}")
-        return name
+    # Scratch arrays ---------------------------------------------------------------------------------------------------
 
     def access(self, node: Expr, values: dict[Expr, str]) -> str:
         w, lane = self.w, self.w.lane
         array, index = node.args[:2]
-        base = values[array]
+        base, stack = values[array], self.storage.stack
         if index in self.uniform or lane.width == 1:
             clamped = values[index] if index.op == "integer" else self.clamp(values[index], array.width, "i32")
-            place = w.emit(f"getelementptr {lane.float}, {self.stack} {base}, i32 {clamped}")
+            place = w.emit(f"getelementptr {lane.float}, {stack} {base}, i32 {clamped}")
             if node.op == "load":
-                return w.emit(f"load {lane.float}, {self.stack} {place}")
-            w.line(f"  store {lane.float} {values[node.args[2]]}, {self.stack} {place}")
+                return w.emit(f"load {lane.float}, {stack} {place}")
+            w.line(f"  store {lane.float} {values[node.args[2]]}, {stack} {place}")
             return base
         # Each lane has its own index: element index * width + lane of an array of scalars.
         kind = lane.vector("i32")
@@ -360,13 +351,13 @@ class _Kernel:
         loaded = "poison"
         for i in range(lane.width):
             offset = w.emit(f"extractelement {kind} {offsets}, i64 {i}")
-            place = w.emit(f"getelementptr {lane.scalar}, {self.stack} {base}, i32 {offset}")
+            place = w.emit(f"getelementptr {lane.scalar}, {stack} {base}, i32 {offset}")
             if node.op == "load":
-                element = w.emit(f"load {lane.scalar}, {self.stack} {place}")
+                element = w.emit(f"load {lane.scalar}, {stack} {place}")
                 loaded = w.emit(f"insertelement {lane.float} {loaded}, {lane.scalar} {element}, i64 {i}")
             else:
                 element = w.emit(f"extractelement {lane.float} {values[node.args[2]]}, i64 {i}")
-                w.line(f"  store {lane.scalar} {element}, {self.stack} {place}")
+                w.line(f"  store {lane.scalar} {element}, {stack} {place}")
         return loaded if node.op == "load" else base
 
     def clamp(self, operand: str, size: int, kind: str) -> str:
@@ -382,7 +373,7 @@ class _Kernel:
         w, lane, body = self.w, self.w.lane, loop.body
         initial, captured, streams, _ = loop.arguments(node)
         kinds = {FLOAT: lane.float, BOOL: lane.bool}
-        count = self.count(body.length)
+        count = self.storage.count(body.length)
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
         w.label(label)
@@ -431,50 +422,11 @@ class _Kernel:
             if get is not None:
                 values[get] = inside[body.carry[i]]
 
-    def count(self, length: int | str) -> str:
-        return str(length) if isinstance(length, int) else self.words[self.layout.integer(length)]
-
     def buffer(self, stream: Expr, values: dict[Expr, str]) -> str:
         """The memory that holds a stream between the scan that makes it and those that read it."""
         if stream not in values:
-            length = stream.args[0].data.length
-            if isinstance(length, int) and self.on_stack + length * stream.width <= STACK:
-                values[stream] = self.allocate(max(1, length * stream.width))
-            else:
-                key, factor = ("", length) if isinstance(length, int) else (length, 1)
-                values[stream] = f"workspace {self.offset()}"
-                self.workspace[key] = self.workspace.get(key, 0) + factor * stream.width
+            values[stream] = self.storage.buffer(stream, stream.args[0].data.length)
         return values[stream]
-
-    def offset(self) -> str:
-        """Where the workspace given out so far ends, as code at the start of the kernel."""
-        total = str(self.workspace[""])
-        for name, factor in self.workspace.items():
-            if name:
-                base = f"%space{len(self.prologue)}"
-                self.prologue.append(f"  {base}.f = mul i64 {self.count(name)}, {factor}")
-                self.prologue.append(f"  {base} = add i64 {base}.f, {total}")
-                total = base
-        return total
-
-    def place(self, buffer: str, index: str) -> str:
-        """The address of an element of a buffer; `index` is an i64 operand."""
-        w, lane = self.w, self.w.lane
-        if not buffer.startswith("workspace "):
-            return w.emit(f"getelementptr {lane.float}, {self.stack} {buffer}, i64 {index}")
-        index = w.emit(f"add i64 {index}, {buffer.split()[1]}")
-        if not self.thread:
-            return w.emit(f"getelementptr {lane.float}, ptr %workspace, i64 {index}")
-        # Neighbouring threads hold the same element side by side.
-        batch = self.words[self.layout.batch]
-        index = w.emit(f"add i64 {w.emit(f'mul i64 {index}, {self.padded(batch)}')}, {self.thread}")
-        base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
-        return w.emit(f"getelementptr {lane.float}, ptr addrspace(1) {base}, i64 {index}")
-
-    def padded(self, batch: str) -> str:
-        """The batch rounded up to whole warps: every thread of the last warp has a column of its own."""
-        w = self.w
-        return w.emit(f"and i64 {w.emit(f'add i64 {batch}, {WARP - 1}')}, {-WARP}")
 
     def read_step(
         self, stream: Expr, step_nodes: list[Expr], used: set[Expr], step: str, inside: dict, values: dict[Expr, str]
@@ -488,8 +440,8 @@ class _Kernel:
         buffer = self.buffer(stream, values)
         first = self.w.emit(f"mul i64 {step}, {stream.width}")
         for i in sorted(columns):
-            place = self.place(buffer, self.w.emit(f"add i64 {first}, {i}"))
-            inside[step_nodes[i]] = self.w.emit(f"load {self.w.lane.float}, {self.space(buffer)} {place}")
+            place = self.storage.element(buffer, self.w.emit(f"add i64 {first}, {i}"))
+            inside[step_nodes[i]] = self.w.emit(f"load {self.w.lane.float}, {place}")
 
     def write_step(self, node: Expr, position: int, operands: list[str], step: str, values: dict[Expr, str]) -> None:
         stream = node.graph.find("get", (node,), position)
@@ -503,129 +455,8 @@ class _Kernel:
             buffer = self.buffer(stream, values)
             first = self.w.emit(f"mul i64 {step}, {stream.width}")
             for i, operand in enumerate(operands):
-                place = self.place(buffer, self.w.emit(f"add i64 {first}, {i}"))
-                self.w.line(f"  store {self.w.lane.float} {operand}, {self.space(buffer)} {place}")
-
-    def space(self, buffer: str) -> str:
-        if buffer.startswith("workspace "):
-            return "ptr addrspace(1)" if self.thread else "ptr"
-        return self.stack
-
-
-class _Parking:
-    """Keeps the values that are needed last in memory, so that no more are alive than there are registers.
-
-    LLVM's and NVIDIA's own allocators come to much the same, in a time that grows with the square of a block's length
-    and more. Given short live ranges they are fast. When registers run out, the value whose next use is farthest away
-    is stored, once, and loaded again before that use (Belady's rule).
-    """
-
-    def __init__(self, kernel: "_Kernel", plan: Plan, fused: dict[Expr, Any], due: dict[int, list[Any]]):
-        self.kernel = kernel
-        self.loads: dict[int, list[Expr]] = {}
-        self.stores: dict[int, list[Expr]] = {}
-        self.frees: dict[int, list[Expr]] = {}
-        self.slots: dict[Expr, int] = {}
-        uses = self._uses(plan, fused, due)
-        resident: set[Expr] = set()
-        queue: list[tuple[int, int, Expr]] = []  # farthest next use first; entries may be out of date
-        upcoming: dict[Expr, int] = {}
-        stored: set[Expr] = set()
-        evicted: set[Expr] = set()
-        last = len(plan.order)
-
-        def touch(node: Expr, position: int) -> None:
-            positions = uses.get(node)
-            while positions and positions[-1] <= position:
-                positions.pop()
-            if not positions:
-                resident.discard(node)
-                if node in stored:
-                    self.frees.setdefault(position, []).append(node)
-                return
-            resident.add(node)
-            upcoming[node] = positions[-1]
-            heapq.heappush(queue, (-positions[-1], node.index, node))
-
-        for position, node in enumerate(plan.order):
-            for operand in self.operands[position]:
-                if operand in evicted:
-                    evicted.discard(operand)
-                    self.loads.setdefault(position, []).append(operand)
-                if operand.kind == FLOAT and operand.op != "const":
-                    touch(operand, position)
-            if node.kind == FLOAT and node.op not in ("const", "param") and node in uses and position < last:
-                touch(node, position)
-            while len(resident) > kernel.registers and queue:
-                farthest, _, victim = heapq.heappop(queue)
-                if victim not in resident or upcoming[victim] != -farthest:
-                    continue
-                resident.discard(victim)
-                evicted.add(victim)
-                if victim not in stored and not self._reread(victim):
-                    stored.add(victim)
-                    self.stores.setdefault(position, []).append(victim)
-
-    def _uses(
-        self, plan: Plan, fused: dict[Expr, Any], due: dict[int, list[tuple[int, int, int]]]
-    ) -> dict[Expr, list[int]]:
-        """Where each value is read, the last place first; and what each place reads."""
-        skipped = {product for product, *_ in fused.values()}
-        targets = self.kernel.program.targets
-        uses: dict[Expr, list[int]] = {}
-        self.operands: list[list[Expr]] = []
-        for position, node in enumerate(plan.order):
-            if node in skipped:
-                args = []
-            elif node in fused:
-                product, other, *_ = fused[node]
-                args = [*product.args, other]
-            elif node.op == "scan":
-                carry, captures, _, _ = plan.loops[node].arguments(node)
-                args = carry + captures
-            elif node.op == "get":
-                args = []
-            else:
-                args = list(node.args[:3])
-            for output, start, count in due.get(position, ()):
-                args += [value for value in targets[output][start : start + count] if value is not node]
-            for arg in args:
-                uses.setdefault(arg, []).append(position)
-            if position in due:
-                uses.setdefault(node, []).append(position)
-            self.operands.append(args)
-        for positions in uses.values():
-            positions.reverse()
-        return uses
-
-    def _reread(self, node: Expr) -> bool:
-        return node.op == "input" and isinstance(self.kernel.memory, Staged)  # it stays in shared memory
-
-    def bring(self, position: int, values: dict[Expr, str]) -> None:
-        """Load what the node at this position needs from memory."""
-        w = self.kernel.w
-        for node in self.loads.get(position, ()):
-            if self._reread(node):
-                del values[node]
-                self.kernel.read_row(node, {node.data[1]}, values)
-            else:
-                values[node] = w.emit(f"load {w.lane.float}, {self.kernel.stack} {self._place(node)}")
-
-    def take(self, position: int, values: dict[Expr, str]) -> None:
-        """Store what gives up its register after this position."""
-        w, kernel = self.kernel.w, self.kernel
-        for node in self.frees.get(position, ()):
-            kernel.free.append(self.slots[node])
-        for node in self.stores.get(position, ()):
-            if not kernel.free:
-                kernel.free.append(kernel.parked)
-                kernel.parked += 1
-            self.slots[node] = kernel.free.pop()
-            w.line(f"  store {w.lane.float} {values[node]}, {kernel.stack} {self._place(node)}")
-
-    def _place(self, node: Expr) -> str:
-        w = self.kernel.w
-        return w.emit(f"getelementptr {w.lane.float}, {self.kernel.stack} %park, i64 {self.slots[node]}")
+                place = self.storage.element(buffer, self.w.emit(f"add i64 {first}, {i}"))
+                self.w.line(f"  store {self.w.lane.float} {operand}, {place}")
 
 
 def _streams_read(plan: Plan) -> set[Expr]:

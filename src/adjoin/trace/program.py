@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from adjoin.errors import TraceError
-from adjoin.trace.adjoint import copy, pullback, pushforward
+from adjoin.trace.adjoint import pullback
 from adjoin.trace.control import Scratch, Stream
-from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, select, tracing
+from adjoin.trace.forward import pushforward
+from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan
+from adjoin.trace.rewrite import copy
+from adjoin.trace.scalars import select
 
 FUNCTIONS = frozenset(("sin", "cos", "tan", "asin", "acos", "atan2", "exp", "log", "tanh"))
 

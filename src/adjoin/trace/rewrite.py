@@ -1,0 +1,108 @@
+"""Graphs from graphs: copying nodes, and finding those that depend on some inputs; both modes of derivatives use it."""
+
+from collections.abc import Sequence
+
+from adjoin.trace.control import Body, close, load, store, zeros
+from adjoin.trace.control import parameter as parameter_like
+from adjoin.trace.graph import BOOL, INT, Expr, Graph
+from adjoin.trace.plan import reachable
+
+BARRIERS = frozenset(("sign", "floor", "to_index", "to_float"))  # no derivative passes
+
+
+def copy(targets: Sequence[Expr], mapping: dict[Expr, Expr], graph: Graph) -> list[Expr]:
+    """Write the nodes behind the targets again in another graph.
+
+    Args:
+        targets: nodes of one graph.
+        mapping: nodes already written; inputs and parameters must be among them. It grows.
+        graph: where to write.
+
+    Returns:
+        The copies of the targets.
+    """
+    for node in reachable(targets):
+        if node not in mapping:
+            mapping[node] = copy_node(node, [mapping[arg] for arg in node.args], graph)
+    return [mapping[target] for target in targets]
+
+
+def copy_node(node: Expr, args: list[Expr], graph: Graph) -> Expr:
+    """Write one node again, with these arguments."""
+    if node.op == "scan":
+        return _copy_scan(node, args, graph)
+    if node.op == "load":
+        return load(args[0], args[1])
+    if node.op == "store":
+        return store(args[0], args[1], args[2])
+    if node.op == "scratch":
+        return zeros(graph, node.width)
+    made = graph.node(node.op, tuple(args), node.data, node.kind)
+    made.width = node.width
+    return made
+
+
+def _copy_scan(node: Expr, args: list[Expr], graph: Graph) -> Expr:
+    old: Body = node.data
+    new = Body(inner := Graph(graph), parameter_like(inner, old.counter), [], old.length, old.reverse)
+    mapping = {old.counter: new.counter}
+    count = len(old.carry)
+    for parameter in old.carry:
+        new.carry.append(parameter_like(inner, parameter))
+    mapping.update(zip(old.carry, new.carry, strict=True))
+    for parameter, value in zip(old.captures, args[count:], strict=False):
+        mapping[parameter] = inner.lift(value)
+    for step in old.steps:
+        new.steps.append([parameter_like(inner, parameter) for parameter in step])
+        mapping.update(zip(step, new.steps[-1], strict=True))
+    new.results = copy(old.results, mapping, inner)
+    new.outputs = [copy(output, mapping, inner) for output in old.outputs]
+    first_stream = count + len(old.captures)
+    return close(new, graph, args[:count], args[first_stream : first_stream + len(old.steps)])
+
+
+def either(value: Expr | None, default: Expr) -> Expr:
+    """The value if there is one; `or` would ask a traced value for its truth."""
+    return default if value is None else value
+
+
+def split_scan(node: Expr) -> tuple[Body, list[Expr], list[Expr], list[Expr]]:
+    """A scan's body, initial carry, captured values and input streams."""
+    body: Body = node.data
+    first = len(body.carry)
+    second = first + len(body.captures)
+    args = list(node.args)
+    return body, args[:first], args[first:second], args[second : second + len(body.steps)]
+
+
+def active_nodes(nodes: Sequence[Expr], sources: set[Expr]) -> set[Expr]:
+    """Those of the nodes, in the order in which they were made, that depend smoothly on the sources."""
+    active = set(sources)
+    for node in nodes:
+        if node in active or node.kind in (BOOL, INT) or node.op in BARRIERS:
+            continue
+        if node.op == "get":
+            body = node.args[0].data
+            if node.args[0] in active and body.active[node.data]:
+                active.add(node)
+        elif node.op == "scan":
+            body, initial, captured, streams = split_scan(node)
+            carry = [value in active for value in initial]
+            inner = {p for p, v in zip(body.captures, captured, strict=True) if v in active}
+            for step, stream in zip(body.steps, streams, strict=True):
+                if stream in active:
+                    inner.update(step)
+            while True:
+                found = active_nodes(
+                    body.graph.nodes, inner | {p for p, is_on in zip(body.carry, carry, strict=True) if is_on}
+                )
+                grown = [a or b in found for a, b in zip(carry, body.results, strict=True)]
+                if grown == carry:
+                    break
+                carry = grown
+            body.active = carry + [any(value in found for value in output) for output in body.outputs]
+            if any(body.active):
+                active.add(node)
+        elif any(arg in active for arg in node.args):
+            active.add(node)
+    return active
