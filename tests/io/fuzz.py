@@ -182,7 +182,8 @@ class Fuzzer:
             document = URDF.replace(b"part.stl", name.encode())
         else:
             document = mutate(data, rng)
-        start = time.perf_counter()
+        # Processor time: the wall clock of a busy machine would fail cases that are not slow.
+        start = time.process_time()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -198,7 +199,7 @@ class Fuzzer:
         finally:
             if kind == "mesh":
                 (self.folder / name).write_bytes(FILES[name])
-        taken = time.perf_counter() - start
+        taken = time.process_time() - start
         self.slowest = max(self.slowest, taken)
         assert taken < SECONDS, f"case {number} took {taken:.2f} s"
 

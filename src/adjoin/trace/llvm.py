@@ -19,6 +19,7 @@ from adjoin.trace.storage import Storage
 
 LARGE = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
 REGISTERS = 128  # values that large programs keep alive on a CPU: of 28 to 400 the quickest to compile and to run
+BLOCK = 4000  # nodes after which a GPU kernel begins a new basic block; the assembler takes far longer over long ones
 GPU_REGISTERS = 256  # the same for every program on a GPU: of 170 to 280 and unlimited the fastest to run
 
 
@@ -101,6 +102,7 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     kernel.registers = GPU_REGISTERS * 32 // lane.bits
     # It is 0, but ptxas would undo the parking if it saw that.
     storage.prologue.append(f"  %zero = lshr i64 {batch}, 48")
+    storage.prologue.append("  %never = icmp ne i64 %zero, 0")
     storage.zero, storage.stack = "%zero", "ptr addrspace(5)"
     memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None])
     kernel.run()
@@ -173,6 +175,10 @@ class _Kernel:
         parking = self.park(plan, fused, due)
         slots: dict[Expr, int] = {}
         for position, node in enumerate(plan.order):
+            if self.storage.thread and position % BLOCK == BLOCK - 1:
+                label = self.w.name()[1:]
+                self.w.line(f"  br i1 %never, label %done, label %{label}")  # a plain jump would be merged away
+                self.w.label(label)
             for parked in parking.loads.get(position, ()):
                 if parked in slots:
                     values[parked] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[parked])}")
