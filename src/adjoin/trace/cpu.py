@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import struct
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from adjoin.errors import CompileError
 from adjoin.trace.cache import Cache, digest
 from adjoin.trace.lanes import Lane
 from adjoin.trace.llvm import Rendered, render_cpu
+from adjoin.trace.memory import Layout
 from adjoin.trace.program import Program
 
 TILE = 256  # environments a thread takes at a time, at least; a multiple of every vector width
@@ -144,7 +146,7 @@ class CpuKernel:
             integers: the run-time integers, in the program's order.
         """
         code = self.loaded(batch == 1)
-        arguments = (ctypes.c_int64 * (len(words) + len(integers) + 2))(*words, *integers, batch, 0)
+        arguments = code.pack(*words, *integers, batch, 0)
         size = code.workspace(self.program.integers, integers) if code.needs_workspace else 0
         if batch * code.cost <= WORTHWHILE or batch <= TILE or torch.get_num_threads() == 1:
             space = torch.empty(size, dtype=torch.uint8) if size else None
@@ -182,6 +184,7 @@ class _Loaded:
         facts, code = unpack(entry)
         self.elements: dict[str, int] = facts["workspace"]
         self.needs_workspace = any(self.elements.values())
+        self.pack = struct.Struct(f"{Layout.of(program).words}q").pack
         self.engine = llvm.create_lljit_compiler(target.machine(), use_jit_link=True)
         library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol("kernel")
         self.library = library.link(self.engine, "kernel")

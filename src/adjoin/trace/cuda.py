@@ -23,7 +23,7 @@ from adjoin.trace.cache import Cache, digest
 from adjoin.trace.cpu import compile_text, pack, unpack, versions, workspace_elements
 from adjoin.trace.lanes import Lane
 from adjoin.trace.llvm import render_gpu
-from adjoin.trace.memory import WARP
+from adjoin.trace.memory import WARP, Layout
 from adjoin.trace.program import Program
 
 KNOWN = (70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120)  # virtual architectures to write PTX for
@@ -109,9 +109,7 @@ class CudaKernel:
                 self._warps = max(1, min(4, 49152 // tile)) if tile else 4
                 if tile > 49152:
                     _check(_driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
-            self._arguments = ctypes.c_int64 * (
-                3 * (len(self.program.inputs) + len(self.program.outputs)) + len(self.program.integers) + 2
-            )
+            self._arguments = ctypes.c_int64 * Layout.of(self.program).words
             self._size = ctypes.c_size_t(ctypes.sizeof(self._arguments))
             self._needs_workspace = any(facts["workspace"].values())
             self._launch = _driver().cuLaunchKernel

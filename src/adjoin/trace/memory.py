@@ -10,6 +10,8 @@ write it, so that no kernel needs a mask or a second version for the rest of a b
 
 from dataclasses import dataclass
 
+from adjoin.trace.program import Program
+
 WARP = 32
 
 
@@ -23,6 +25,11 @@ class Layout:
 
     tensors: int
     integers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, program: Program) -> "Layout":
+        """The layout of a program's arguments."""
+        return cls(len(program.inputs) + len(program.outputs), program.integers)
 
     @property
     def words(self) -> int:

@@ -175,16 +175,13 @@ def _forward_mode() -> bool:
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def _batch_of(slot: Slot, tensor: torch.Tensor) -> torch.Size:
-    first = 0 if slot.length is None else 1
-    last = tensor.dim() - len(slot.shape)
-    return tensor.shape[first:last]
-
-
 def _arrange(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
     """Decide what is shared, and bring everything else to the common batch shape."""
     slots = kernel.program.inputs
-    batches = [_batch_of(slot, tensor) for slot, tensor in zip(slots, tensors, strict=True)]
+    batches = [
+        tensor.shape[slot.length is not None : tensor.dim() - len(slot.shape)]
+        for slot, tensor in zip(slots, tensors, strict=True)
+    ]
     first = batches[0]
     if all([batch == first for batch in batches]):  # noqa: C419 a generator takes twice as long here
         if kernel.shares:
