@@ -7,7 +7,7 @@ import pytest
 from random_programs import random_program
 
 from adjoin import trace as at
-from adjoin.errors import CompileError
+from adjoin.errors import CompileError, InputError
 from adjoin.trace import cuda
 from adjoin.trace.cache import Cache
 from adjoin.trace.cpu import Target, _initialise, compile_object, pack, unpack
@@ -93,6 +93,18 @@ def test_building_for_a_gpu_that_is_not_here(tmp_path):
         assert cuda.build(program, 32, 90, cache) == entry, "a warm start runs no assembler"
     finally:
         cuda._assemble = found
+
+
+@pytest.mark.skipif(cuda.find_ptxas() is None, reason="no ptxas on this machine")
+def test_prebuilding_fills_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "cache"))
+    function = at.function(x=3, gain=())(lambda x, gain: gain * at.sin(x))
+    function.prebuild("sm_80", shared=["gain"])
+    assert len(Cache().entries()) == 2
+    with pytest.raises(InputError, match="prebuild takes a GPU such as 'sm_90'"):
+        function.prebuild("hopper")
+    with pytest.raises(InputError, match="no input 'mass'; inputs: x, gain"):
+        function.prebuild("sm_90", shared=["mass"])
 
 
 def test_no_assembler_says_how_to_get_one(monkeypatch):

@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 
 from adjoin.errors import InputError, TraceError
 from adjoin.trace import tree
+from adjoin.trace.cache import Cache
+from adjoin.trace.cuda import build
 from adjoin.trace.operator import BITS, Kernel, check_tensor
 from adjoin.trace.program import Slot, trace
 
@@ -66,6 +69,28 @@ class Function:
                 break
         results = self.kernel(tensors, self._lengths(given, tensors) if self.kernel.program.integers else ())
         return tree.transform(results.__getitem__, self._structure) if self._nested else results[0]
+
+    def prebuild(self, gpu: str, dtype: torch.dtype = torch.float32, shared: Sequence[str] = ()) -> None:
+        """Compile for a named GPU into the cache, on a machine that need not have one.
+
+        Args:
+            gpu: architecture, such as "sm_90".
+            dtype: float32 or float64.
+            shared: names of the inputs that will be given without batch dimensions.
+
+        Builds the function and the gradient of all its outputs to all its inputs.
+        """
+        capability = re.fullmatch(r"sm_(\d+)", gpu)
+        if capability is None or dtype not in BITS:
+            raise InputError(
+                f"{self.name}: prebuild takes a GPU such as 'sm_90' and float32 or float64, got {gpu}, {dtype}"
+            )
+        unknown = [name for name in shared if name not in self._names]
+        if unknown:
+            raise InputError(f"{self.name}: no input '{unknown[0]}'; inputs: {', '.join(self._names)}")
+        program = self.kernel.program.with_shared([slot.name in shared for slot in self._slots])
+        for each in (program, program.vjp([True] * len(self._slots))[0]):
+            build(each, BITS[dtype], int(capability[1]), Cache())
 
     def _check(self, tensors: list[Any]) -> None:
         """Turn numbers into tensors, and raise at the first input that is not right."""
