@@ -342,6 +342,18 @@ def test_memory_is_given_back():
     assert gone() is None
 
 
+def test_equal_kernels_share_their_code_and_outlive_each_other():
+    first, second = (at.function(x=2)(lambda x: x * 5.0) for _ in range(2))
+    x = torch.ones(3, 2, requires_grad=True)
+    compiled = torch.compile(lambda x: first(x).sum(), fullgraph=True, backend="aot_eager")
+    assert compiled(x).item() == 30.0
+    assert second.kernel.code(x.device, x.dtype) is first.kernel.code(x.device, x.dtype)
+    del second
+    gc.collect()
+    compiled(x).backward()
+    assert torch.equal(x.grad, torch.full((3, 2), 5.0))
+
+
 def test_the_interpreter_runs_where_there_is_no_compiler(monkeypatch):
     inputs = [t.requires_grad_() for t in tensors((2, 4, 3), (3,), ())]
     fresh = at.function(q=3, target=3, weight=())(lambda q, target, weight: weight * ((q - target) @ (q - target)))

@@ -7,6 +7,7 @@ how they reach memory (`memory.py`); everything between is the same walk over th
 from dataclasses import dataclass
 
 from adjoin.trace import elementary
+from adjoin.trace.facts import fused, overwritten, streams_read
 from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, Expr
 from adjoin.trace.lanes import Lane, Writer
 from adjoin.trace.memory import WARP, Layout
@@ -130,7 +131,7 @@ class _Kernel:
         self.registers: int | None = None
         self.block: int | None = None
         self.uniform: set[Expr] = set()
-        self.read = _streams_read(program.plan)
+        self.read = streams_read(program.plan)
         self.outputs: dict[Expr, list[int]] = {}
         for i, (slot, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
             if slot.length is not None:
@@ -167,15 +168,15 @@ class _Kernel:
         self.region(plan, values, due)
 
     def region(self, plan: Plan, values: dict[Expr, str], due: dict[int, list[tuple[int, int, int]]]) -> None:
-        fused = _fused(plan)
-        skipped = {product for product, *_ in fused.values()}
+        sums = fused(plan)
+        skipped = {product for product, *_ in sums.values()}
         pairs: dict[Expr, tuple[str, str]] = {}
-        complete = _overwritten(plan)
+        complete = overwritten(plan)
         columns: dict[int, set[int]] = {}
         for node in plan.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
-        parking = self.park(plan, fused, due)
+        parking = self.park(plan, sums, due)
         slots: dict[Expr, int] = {}
         for position, node in enumerate(plan.order):
             if self.block and position % self.block == self.block - 1:
@@ -189,8 +190,8 @@ class _Kernel:
                     values.update(self.read_row(parked, {parked.data[1]}))
             if node in values or node in skipped:
                 pass
-            elif node in fused:
-                values[node] = self.fma(*fused[node], values)
+            elif node in sums:
+                values[node] = self.fma(*sums[node], values)
             elif node.op == "input":
                 for other, operand in self.read_row(node, columns[node.data[0]]).items():
                     values.setdefault(other, operand)
@@ -226,17 +227,17 @@ class _Kernel:
         nodes = self.program.sources[tensor]
         return {nodes[other]: operand for other, operand in found.items() if other in columns}
 
-    def park(self, plan: Plan, fused: dict[Expr, tuple], due: dict[int, list[tuple[int, int, int]]]) -> Parking:
+    def park(self, plan: Plan, sums: dict[Expr, tuple], due: dict[int, list[tuple[int, int, int]]]) -> Parking:
         """Decide which values wait in memory."""
         if self.registers is None:
             return Parking()
-        skipped = {product for product, *_ in fused.values()}
+        skipped = {product for product, *_ in sums.values()}
         operands: list[list[Expr]] = []
         for position, node in enumerate(plan.order):
             if node in skipped or node.op == "get":
                 reads = []
-            elif node in fused:
-                product, other, *_ = fused[node]
+            elif node in sums:
+                product, other, *_ = sums[node]
                 reads = [*product.args, other]
             elif node.op == "scan":
                 carry, captures, _, _ = plan.loops[node].arguments(node)
@@ -466,56 +467,3 @@ class _Kernel:
             for i, operand in enumerate(operands):
                 place = self.storage.element(buffer, self.w.emit(f"add i64 {first}, {i}"))
                 self.w.line(f"  store {self.w.lane.float} {operand}, {place}")
-
-
-def _streams_read(plan: Plan) -> set[Expr]:
-    """The streams that some scan reads."""
-    found: set[Expr] = set()
-    for node, loop in plan.loops.items():
-        found.update(loop.arguments(node)[2])
-        found |= _streams_read(loop.plan)
-    return found
-
-
-def _fused(plan: Plan) -> dict[Expr, tuple[Expr, Expr, bool, bool]]:
-    """Sums that take in a product nobody else reads: node -> (product, other, product negated, other negated)."""
-    uses: dict[Expr, int] = {}
-    for node in plan.order:
-        if node.op == "scan":
-            for part in plan.loops[node].arguments(node)[:3]:
-                for arg in part:
-                    uses[arg] = uses.get(arg, 0) + 1
-        else:
-            for arg in node.args[:3]:
-                uses[arg] = uses.get(arg, 0) + 1
-    for target in plan.targets:
-        uses[target] = uses.get(target, 0) + 1
-    fused: dict[Expr, tuple[Expr, Expr, bool, bool]] = {}
-    for node in plan.order:
-        if node.op in ("add", "sub") and node.kind == FLOAT:
-            a, b = node.args
-            subtract = node.op == "sub"
-            if b.op == "mul" and uses[b] == 1:
-                fused[node] = (b, a, subtract, False)
-            elif a.op == "mul" and uses[a] == 1:
-                fused[node] = (a, b, False, subtract)
-    return fused
-
-
-def _overwritten(plan: Plan) -> set[Expr]:
-    """Scratch arrays every element of which is stored before anything is loaded: they need not be cleared."""
-    following = {node.args[0]: node for node in plan.order if node.op == "store"}
-    loaded = {node.args[0] for node in plan.order if node.op == "load"}
-    for node, loop in plan.loops.items():
-        loaded.update(arg for part in loop.arguments(node)[:2] for arg in part if arg.kind == ARRAY)
-    complete = set()
-    for node in plan.order:
-        if node.op == "scratch":
-            written: set[int] = set()
-            version = node
-            while version in following and version not in loaded and following[version].args[1].op == "integer":
-                version = following[version]
-                written.add(version.args[1].data)
-            if len(written) == node.width:
-                complete.add(node)
-    return complete

@@ -33,9 +33,12 @@ class Kernel:
         self.program = program
         self.key = program.digest
         self.shares = any(slot.shared for slot in program.inputs)
-        self._lock = threading.RLock()
-        self._made: dict[Any, Any] = {}
-        _registry[self.key] = self
+        # Kernels that compute the same share what is made of them, and keep alive the one that is found by its key.
+        self._twin = _registry.get(self.key)
+        self._lock = threading.RLock() if self._twin is None else self._twin._lock
+        self._made: dict[Any, Any] = {} if self._twin is None else self._twin._made
+        if self._twin is None:
+            _registry[self.key] = self
 
     def _once(self, key: Any, make: Any) -> Any:
         found = self._made.get(key)
