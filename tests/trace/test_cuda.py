@@ -47,7 +47,7 @@ def test_random_graphs(seed):
 
 
 @pytest.mark.parametrize("batch", [1, 31, 32, 33, 4096, SMALL_BATCH, SMALL_BATCH + 1, 3 * SMALL_BATCH + 17])
-@pytest.mark.parametrize("size", [1, 3, 31, 32, 33, 64, 100, 324])
+@pytest.mark.parametrize("size", [1, 3, 31, 32, 33, 64, 100, 324, 1500])
 def test_rows_of_every_size(batch, size):
     kernel = at.function(x=size, y=2)(lambda x, y: {"same": x, "other": x[::-1] * y[0]})
     for dtype in (torch.float32, torch.float64):

@@ -162,7 +162,8 @@ class _Kernel:
         live = set(plan.order)
         for i, (slot, nodes) in enumerate(zip(self.program.inputs, self.program.sources, strict=True)):
             columns = {column for column, node in enumerate(nodes) if node in live}
-            if eager and slot.length is None and columns:
+            passing = isinstance(self.memory, Staged) and not slot.shared and i not in self.memory.kept
+            if (eager or passing) and slot.length is None and columns:
                 found = self.memory.load(i, slot, columns, None)
                 values.update({nodes[column]: found[column] for column in columns})
         self.region(plan, values, due)
@@ -247,8 +248,8 @@ class _Kernel:
             for output, start, count in due.get(position, ()):
                 reads += [value for value in self.program.targets[output][start : start + count] if value is not node]
             operands.append(reads)
-        in_shared = isinstance(self.memory, Staged)
-        return park(plan.order, operands, self.registers, lambda node: in_shared and node.op == "input")
+        kept = self.memory.kept if isinstance(self.memory, Staged) else {}
+        return park(plan.order, operands, self.registers, lambda node: node.op == "input" and node.data[0] in kept)
 
     def fma(self, product: Expr, other: Expr, negate_product: bool, negate_other: bool, values: dict[Expr, str]) -> str:
         a, b = values[product.args[0]], values[product.args[1]]

@@ -6,12 +6,14 @@ from adjoin.trace.lanes import Writer
 from adjoin.trace.memory import WARP
 from adjoin.trace.program import Slot
 
+KEPT = 96 << 10  # bytes of shared memory a warp that inputs may occupy; an input too many passes through the tile
+
 
 class Staged:
     """Row-major access on a GPU through a warp's own piece of shared memory.
 
-    Row inputs are brought in together when the kernel starts and stay there until used; a step of a stream and the
-    outputs pass through one further tile.
+    Row inputs are brought in together when the kernel starts and stay there until used, as far as there is room; a step
+    of a stream and the outputs pass through one further tile.
     """
 
     def __init__(self, writer: Writer, words: Sequence[str]):
@@ -30,6 +32,9 @@ class Staged:
         """Bring whole row inputs into shared memory: every global load is under way before the first is awaited."""
         pending = []
         for tensor, slot in tensors:
+            needed = sum(WARP * (count | 1) for _, count in self.chunks(slot))
+            if (self.offset + needed) * self.writer.lane.bits // 8 > KEPT:
+                continue
             places = self.kept[tensor] = {}
             for start, count in self.chunks(slot):
                 pitch = count | 1
@@ -48,7 +53,7 @@ class Staged:
                 pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {base}, i64 {column}")
                 found[column] = w.emit(f"load {scalar}, ptr addrspace(1) {pointer}, !invariant.load !0")
             return found
-        if step is None:
+        if tensor in self.kept:
             return {column: self._read(*self.kept[tensor][column]) for column in columns}
         found = {}
         for start, count in self.chunks(slot):
