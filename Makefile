@@ -14,7 +14,7 @@ test: lint
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: .venv/.installed
 	$(BIN)/ruff check --fix .
