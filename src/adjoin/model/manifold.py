@@ -49,6 +49,19 @@ def integrate_joint(kind: str, q: Sequence[Scalar], v: Sequence[Scalar]) -> list
     return [q[0] + v[0]]
 
 
+def rate_joint(kind: str, q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+    """dq/dt of one joint that moves with v."""
+    if kind in ("ball", "free"):
+        here = _quaternion(q[-4:])
+        turning = quaternion_multiply(here, (0.0, *vector.scale(0.5, vector.vector3(v[-3:]))))
+        moving = vector.apply(from_quaternion(here), vector.vector3(v[:3])) if kind == "free" else ()
+        return [*moving, *turning]
+    if kind == "planar":
+        c, s = cos(q[2]), sin(q[2])
+        return [c * v[0] - s * v[1], s * v[0] + c * v[1], v[2]]
+    return [v[0]]
+
+
 def difference_joint(kind: str, q0: Sequence[Scalar], q1: Sequence[Scalar]) -> list[Scalar]:
     """The v of one joint that leads from q0 to q1 in unit time, the short way round."""
     if kind == "ball":
@@ -90,6 +103,14 @@ def integrate(model: "Model", q: Sequence[Scalar], v: Sequence[Scalar], dt: Scal
     for joint, at in _independent(model):
         step = [dt * x for x in v[at.v : at.v + joint.nv]]
         out += integrate_joint(joint.kind, q[at.q : at.q + joint.nq], step)
+    return out
+
+
+def rate(model: "Model", q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+    """dq/dt over scalars: nq of them and nv of them in, nq out."""
+    out: list[Scalar] = []
+    for joint, at in _independent(model):
+        out += rate_joint(joint.kind, q[at.q : at.q + joint.nq], v[at.v : at.v + joint.nv])
     return out
 
 

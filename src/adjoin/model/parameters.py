@@ -75,6 +75,16 @@ PARAMETERS: tuple[Parameter, ...] = (
 _BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
 
 
+def named(name: str) -> Parameter:
+    """The parameter of this name."""
+    return _BY_NAME[name]
+
+
+def find(name: str) -> Parameter | None:
+    """The parameter of this name, if there is one."""
+    return _BY_NAME.get(name)
+
+
 def shape(model: "Model", parameter: Parameter) -> tuple[int, ...]:
     """The shape a parameter has for this model, without batch dimensions."""
     if parameter.name == "actuator_gear":

@@ -53,6 +53,13 @@ def about_origin(inertia: Inertia) -> Symmetric3:
     return symmetric_add(central, point_mass(mass, com))
 
 
+def second_moment(about: Symmetric3) -> Symmetric3:
+    """Integral of r rᵀ dm, given the rotational inertia about the same point: half its trace less itself."""
+    xx, xy, xz, yy, yz, zz = about
+    half = 0.5 * (xx + yy + zz)
+    return (half - xx, -xy, -xz, half - yy, -yz, half - zz)
+
+
 def transformed(a: Transform, inertia: Inertia) -> Inertia:
     """An inertia given in the child frame, expressed in the parent frame of the transform."""
     mass, com, central = inertia

@@ -1,0 +1,1 @@
+"""Kinematics and dynamics of trees of rigid bodies, one file an algorithm, written once over scalars."""

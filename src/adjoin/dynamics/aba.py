@@ -1,0 +1,147 @@
+"""Forward dynamics: the accelerations under given torques, by the articulated-body algorithm.
+
+Featherstone, chapter 7, in terms of what the torques add to the motion with a = 0: velocity and gravity enter only in
+the forces that this motion needs, which inverse dynamics gives, and the rest is a product with the inverse of the
+inertia matrix. So the articulated inertias serve `minverse` and the constrained dynamics too.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.crba import crba_of
+from adjoin.dynamics.linear import Factor
+from adjoin.dynamics.passive import passive_forces_of
+from adjoin.dynamics.rnea import bias_forces_of, body_forces
+from adjoin.dynamics.state import REST, State
+from adjoin.model.model import Model
+from adjoin.model.parts import WORLD
+from adjoin.spatial import articulated, vector
+from adjoin.spatial.articulated import Articulated
+from adjoin.spatial.motion import (
+    Spatial,
+    force_to_parent,
+    motion_to_child,
+    spatial_add,
+    spatial_dot,
+)
+from adjoin.spatial.scalar import Scalar
+
+
+class ArticulatedBodies:
+    """The articulated inertias of a state, ready to solve M a = b. Not for joints that follow others.
+
+    In the notation of Featherstone's table 7.1: U = I S and D = Sᵀ U for each joint.
+    """
+
+    def __init__(self, state: State):
+        self.state, robot = state, state.robot
+        inertias: list[Articulated] = [
+            articulated.from_rigid(*numbers) for numbers in zip(robot.mass, robot.moment, robot.inertia, strict=True)
+        ]
+        armature = robot.numbers("armature")
+        self.U: list[list[Spatial]] = [[] for _ in inertias]
+        self.D: list[Factor] = [Factor([])] * robot.count
+        for body in reversed(range(robot.count)):
+            directions = robot.subspaces[body]
+            whole = inertias[body]
+            U = self.U[body] = [articulated.apply(whole, s) for _, s in directions]
+            D = [[spatial_dot(s, u) for u in U] for _, s in directions]
+            for k, (dof, _) in enumerate(directions):
+                D[k][k] = D[k][k] + armature[dof]
+            self.D[body] = Factor(D)
+            parent = robot.parents[body]
+            if parent != WORLD:
+                left = articulated.less_joint(whole, [s for _, s in directions], U, self.D[body], armature[dof])
+                moved = articulated.to_parent(state.transforms[body], left)
+                inertias[parent] = articulated.add(inertias[parent], moved)
+
+    def solve(self, tau: Sequence[Scalar], forces: Sequence[Spatial] | None = None) -> list[Scalar]:
+        """The accelerations that torques add, and that forces on the bodies (own frames) take away."""
+        robot, transforms = self.state.robot, self.state.transforms
+        held = list(forces or [REST] * robot.count)
+        u: list[list[Scalar]] = [[] for _ in held]
+        for body in reversed(range(robot.count)):
+            u[body] = [tau[dof] - spatial_dot(s, held[body]) for dof, s in robot.subspaces[body]]
+            parent = robot.parents[body]
+            if parent != WORLD:
+                passed = held[body]
+                for effort, U in zip(self.D[body].solve(u[body]), self.U[body], strict=True):
+                    passed = spatial_add(passed, (vector.scale(effort, U[0]), vector.scale(effort, U[1])))
+                held[parent] = spatial_add(held[parent], force_to_parent(transforms[body], passed))
+        a: list[Scalar] = [0.0] * robot.nv
+
+        def step(body: int, parent: Spatial) -> Spatial:
+            moved = motion_to_child(transforms[body], parent)
+            rest = [x - spatial_dot(moved, U) for x, U in zip(u[body], self.U[body], strict=True)]
+            for (dof, _), x in zip(robot.subspaces[body], self.D[body].solve(rest), strict=True):
+                a[dof] = x
+            return spatial_add(moved, self.state.along(body, a))
+
+        self.state.down(REST, step)
+        return a
+
+
+@quantity("aba", "q", "v", "tau")
+def aba_of(state: State, passive: bool = False) -> list[Scalar]:
+    """`aba` over scalars."""
+    tau = state.tau
+    if passive:
+        tau = [t + p for t, p in zip(tau, passive_forces_of(state), strict=True)]
+    if state.robot.coupled:
+        bias = bias_forces_of(state)
+        return Factor(crba_of(state)).solve([t - b for t, b in zip(tau, bias, strict=True)])
+    return ArticulatedBodies(state).solve(tau, body_forces(state, [0.0] * state.robot.nv))
+
+
+@quantity("minverse", "q")
+def minverse_of(state: State) -> list[list[Scalar]]:
+    """`minverse` over scalars: one solve for each unit torque; by symmetry half of each is enough."""
+    nv = state.robot.nv
+    solve = Factor(crba_of(state)).solve if state.robot.coupled else ArticulatedBodies(state).solve
+    columns = [solve([1.0 if i == k else 0.0 for i in range(nv)]) for k in range(nv)]
+    return [[columns[max(i, k)][min(i, k)] for k in range(nv)] for i in range(nv)]
+
+
+def aba(
+    model: Model,
+    q: Any,
+    v: Any,
+    tau: Any,
+    external: Mapping[str, Any] | Any = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    reference: str = "local",
+    passive: bool = False,
+) -> Any:
+    """Forward dynamics: the accelerations under the generalised forces `tau`.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        v: velocity, (..., nv).
+        tau: generalised forces, (..., nv).
+        external: forces from outside: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
+        params: parameters to take the place of the model's, each for the batch or one per environment.
+        reference: axes of `external`, and the point its moments are about: "local", "world", or
+            "local_world_aligned" (the frame's origin, world axes).
+        passive: whether springs, damping and dry friction of the joints act too.
+
+    Returns:
+        a = dv/dt, (..., nv).
+    """
+    return call("aba", model, q, v, tau, external=external, params=params, reference=reference, passive=passive)
+
+
+def minverse(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+    """The inverse of the joint-space inertia matrix, without forming that matrix.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        params: parameters to take the place of the model's.
+
+    Returns:
+        M⁻¹, (..., nv, nv), symmetric, both halves.
+    """
+    return call("minverse", model, q, params=params)

@@ -1,0 +1,271 @@
+"""How every quantity is called: on tensors it is a kernel of its own, inside a traced function it is traced there.
+
+A quantity is a function from a `State` to nested scalars, registered by name with the inputs it needs. `call` traces it
+once for each model and each choice of options, parameters and external forces, and keeps the kernel with the model;
+`compute` traces several over one state, so that what they have in common is computed once.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.dynamics.robot import Robot
+from adjoin.dynamics.state import Load, State
+from adjoin.errors import InputError
+from adjoin.model import parameters
+from adjoin.model.model import Model
+from adjoin.spatial.motion import STILL
+from adjoin.trace.function import Function
+
+INPUTS = ("q", "v", "a", "tau")
+ALL = None  # the name of external forces given for all bodies at once
+REFERENCES = ("local", "world", "local_world_aligned")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that can be computed of a state.
+
+    Attributes:
+        name: the public function's.
+        inputs: which of q, v, a and tau it needs.
+        compute: takes the state, and options by name; gives nested scalars.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    compute: Callable[..., Any]
+
+
+QUANTITIES: dict[str, Quantity] = {}
+"""Every quantity by name."""
+
+
+def quantity(name: str, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of a state as a quantity."""
+
+    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+        QUANTITIES[name] = Quantity(name, inputs, compute)
+        return compute
+
+    return register
+
+
+def call(
+    name: str,
+    model: Model,
+    *inputs: Any,
+    external: Any = None,
+    params: Mapping[str, Any] | None = None,
+    reference: str = "local",
+    **options: Any,
+) -> Any:
+    """One quantity of a model.
+
+    Args:
+        name: of the quantity.
+        model: the robot.
+        inputs: tensors, or arrays of traced scalars, in the order the quantity names them.
+        external: forces from outside, see `rnea`.
+        params: parameter name -> value.
+        reference: of the external forces.
+        options: of the quantity, hashable.
+    """
+    needed = QUANTITIES[name].inputs
+    wanted = ((name, name, tuple(options.items())),)
+    result = evaluate(model, name, needed, inputs, wanted, external, params, reference)
+    return result[name]
+
+
+def evaluate(
+    model: Model,
+    label: str,
+    names: tuple[str, ...],
+    inputs: Sequence[Any],
+    wanted: tuple[tuple[str, str, tuple[tuple[str, Any], ...]], ...],
+    external: Any,
+    params: Mapping[str, Any] | None,
+    reference: str,
+) -> dict[str, Any]:
+    """Several quantities, each (label, name, options), by label."""
+    loads = None if external is None else _loads(model, label, external, reference)
+    if not isinstance(inputs[0], torch.Tensor):
+        return _inline(model, label, names, inputs, wanted, loads or {}, params or {}, reference)
+    if not loads and not params:
+        function = _function(model, label, names, wanted, (), (), reference)
+        return function(*inputs)
+    loads = loads or {}
+    params = _checked(model, inputs, params)
+    function = _function(model, label, names, wanted, tuple(loads), tuple(params), reference)
+    return function(*inputs, *loads.values(), *params.values())
+
+
+_made: "weakref.WeakKeyDictionary[Model, dict[Any, Function]]" = weakref.WeakKeyDictionary()
+_lock = threading.RLock()
+
+
+def _function(
+    model: Model,
+    label: str,
+    names: tuple[str, ...],
+    wanted: tuple[Any, ...],
+    loads: tuple[str | None, ...],
+    params: tuple[str, ...],
+    reference: str,
+) -> Function:
+    """The kernel of some quantities for one model, made when first asked for."""
+    kept = _made.get(model)
+    key = (names, wanted, loads, params, reference)
+    found = None if kept is None else kept.get(key)
+    if found is None:
+        with _lock:
+            kept = _made.setdefault(model, {})
+            if key not in kept:
+                kept[key] = _traced(model, label, names, wanted, loads, params, reference)
+            found = kept[key]
+    return found
+
+
+def _traced(
+    model: Model,
+    label: str,
+    names: tuple[str, ...],
+    wanted: tuple[Any, ...],
+    loads: tuple[str | None, ...],
+    params: tuple[str, ...],
+    reference: str,
+) -> Function:
+    shapes: dict[str, Any] = {name: model.nq if name == "q" else model.nv for name in names}
+    shapes.update({_slot(name): (len(model.bodies), 6) if name is ALL else 6 for name in loads})
+    shapes.update({f"params[{name!r}]": parameters.shape(model, parameters.named(name)) for name in params})
+
+    def traced(**values: Any) -> dict[str, Any]:
+        inputs = [values[name] for name in names]
+        outside = {name: values[_slot(name)] for name in loads}
+        numbers = {name: values[f"params[{name!r}]"] for name in params}
+        return _inline(model, label, names, inputs, wanted, outside, numbers, reference)
+
+    traced.__name__ = f"{label}({model.name})"
+    return Function(traced, shapes)
+
+
+def _inline(
+    model: Model,
+    label: str,
+    names: tuple[str, ...],
+    inputs: Sequence[Any],
+    wanted: tuple[Any, ...],
+    loads: Mapping[str | None, Any],
+    params: Mapping[str, Any],
+    reference: str,
+) -> dict[str, Any]:
+    for name, value in zip(names, inputs, strict=True):
+        size = model.nq if name == "q" else model.nv
+        if len(value) != size:
+            raise InputError(f"{label}: '{name}' of {model.name!r} has {size} numbers, got {len(value)}")
+    robot = Robot(model, params)
+    external = []
+    for name, wrench in loads.items():
+        if name is ALL:
+            external += [Load(body, STILL, row, reference) for body, row in enumerate(wrench)]
+        else:
+            frame = model.frame_index(name)
+            external.append(Load(model.frames[frame].body, robot.frames[frame], wrench, reference))
+    state = State(robot, **dict(zip(names, inputs, strict=True)), external=external)
+    results = {}
+    for own, name, options in wanted:
+        results[own] = _arrays(QUANTITIES[name].compute(state, **dict(options)))
+    return results
+
+
+def _arrays(value: Any) -> Any:
+    """Object arrays of nested lists; named tuples of them stay what they are."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*[_arrays(part) for part in value])
+    return np.array(value, dtype=object)
+
+
+def _slot(name: str | None) -> str:
+    return "external" if name is ALL else f"external[{name!r}]"
+
+
+def _loads(model: Model, label: str, external: Any, reference: str) -> dict[str | None, Any]:
+    if reference not in REFERENCES:
+        raise InputError(f"{label}: no reference {reference!r}; references: {', '.join(REFERENCES)}")
+    if isinstance(external, Mapping):
+        for name in external:
+            model.frame_index(name)
+        return dict(external)
+    count = len(model.bodies)
+    if tuple(external.shape[-2:]) != (count, 6):
+        raise InputError(
+            f"{label}: 'external' must be a mapping from frame names to (..., 6), or of shape (..., {count}, 6), one "
+            f"row a body; got {tuple(external.shape)}"
+        )
+    return {ALL: external}
+
+
+def _checked(model: Model, inputs: Sequence[torch.Tensor], params: Mapping[str, Any] | None) -> dict[str, torch.Tensor]:
+    """The parameters, whose batch dimensions join those of the inputs."""
+    batches = [value.shape[:-1] for value in inputs]
+    for name, value in (params or {}).items():
+        if isinstance(value, torch.Tensor) and (found := parameters.find(name)):
+            batches.append(value.shape[: max(0, value.ndim - len(parameters.shape(model, found)))])
+    try:
+        batch = torch.broadcast_shapes(*batches)
+    except RuntimeError:
+        batch = inputs[0].shape[:-1]
+    return model.check_parameters(params, tuple(batch))
+
+
+def compute(
+    model: Model,
+    q: Any,
+    v: Any = None,
+    a: Any = None,
+    tau: Any = None,
+    *,
+    quantities: Sequence[str] | Mapping[str, str | tuple[str, Mapping[str, Any]]],
+    external: Any = None,
+    params: Mapping[str, Any] | None = None,
+    reference: str = "local",
+) -> dict[str, Any]:
+    """Several quantities in one kernel; what they have in common is computed once.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        v: velocity, (..., nv), if a quantity needs it.
+        a: acceleration, (..., nv), if a quantity needs it.
+        tau: generalised forces, (..., nv), if a quantity needs them.
+        quantities: names of functions of this library, as in `["crba", "bias_forces"]`; or your own labels for them,
+            with their options: `{"M": "crba", "foot": ("jacobian", {"frame": "FL_foot"})}`.
+        external: forces from outside, see `rnea`.
+        params: parameters to take the place of the model's.
+        reference: of the external forces.
+
+    Returns:
+        label -> result.
+    """
+    labels = quantities if isinstance(quantities, Mapping) else {name: name for name in quantities}
+    wanted, needed = [], []
+    for label, what in labels.items():
+        name, options = (what, {}) if isinstance(what, str) else what
+        if name not in QUANTITIES:
+            raise InputError(f"compute: no quantity {name!r}; quantities: {', '.join(sorted(QUANTITIES))}")
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        wanted.append((label, name, tuple(given.items())))
+        needed += QUANTITIES[name].inputs
+    values = dict(zip(INPUTS, (q, v, a, tau), strict=True))
+    missing = [name for name in INPUTS if name in needed and values[name] is None]
+    if missing or not wanted:
+        what = f"{' and '.join(map(repr, missing))} for {', '.join(labels)}" if missing else "at least one quantity"
+        raise InputError(f"compute needs {what}")
+    names = tuple(name for name in INPUTS if name in needed)
+    inputs = [values[name] for name in names]
+    return evaluate(model, "compute", names, inputs, tuple(wanted), external, params, reference)

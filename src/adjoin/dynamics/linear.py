@@ -1,0 +1,61 @@
+"""Symmetric linear systems over scalars, whose structural zeros cost nothing.
+
+The factor is M = Lᵀ D L with unit lower triangular L, from the last row to the first: in this order the inertia matrix
+of a tree fills in nothing (Featherstone, chapter 6.4). Zeros are found by looking: the number 0 is never touched.
+"""
+
+from collections.abc import Sequence
+
+from adjoin.spatial.scalar import Scalar, is_number
+
+Rows = list[list[Scalar]]
+
+
+def is_zero(x: Scalar) -> bool:
+    """Whether a scalar is the number 0, known now."""
+    return is_number(x) and x == 0.0
+
+
+class Factor:
+    """The factor of a symmetric positive definite matrix; its upper half is not read."""
+
+    def __init__(self, matrix: Sequence[Sequence[Scalar]]):
+        n = len(matrix)
+        rest = [list(matrix[i][: i + 1]) for i in range(n)]
+        self.lower: Rows = [[0.0] * i for i in range(n)]
+        self.inverse: list[Scalar] = [0.0] * n
+        for k in reversed(range(n)):
+            self.inverse[k] = 1.0 / rest[k][k]
+            row = rest[k]
+            for i in range(k):
+                if not is_zero(row[i]):
+                    self.lower[k][i] = row[i] * self.inverse[k]
+            for i in range(k):
+                if not is_zero(row[i]):
+                    for j in range(i + 1):
+                        if not is_zero(row[j]):
+                            rest[i][j] = rest[i][j] - self.lower[k][i] * row[j]
+
+    def solve(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """M⁻¹ b."""
+        x = self.half(right)
+        return self.rest([value * inverse for value, inverse in zip(x, self.inverse, strict=True)])
+
+    def half(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """L⁻ᵀ b. With its like, bᵀ M⁻¹ c = sum of L⁻ᵀ b times D⁻¹ times L⁻ᵀ c."""
+        x = list(right)
+        for k in reversed(range(len(x))):
+            if not is_zero(x[k]):
+                for i, entry in enumerate(self.lower[k]):
+                    if not is_zero(entry):
+                        x[i] = x[i] - entry * x[k]
+        return x
+
+    def rest(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """L⁻¹ b."""
+        x = list(right)
+        for k in range(len(x)):
+            for i, entry in enumerate(self.lower[k]):
+                if not is_zero(entry) and not is_zero(x[i]):
+                    x[k] = x[k] - entry * x[i]
+        return x

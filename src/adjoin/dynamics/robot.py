@@ -1,0 +1,117 @@
+"""A model's numbers over scalars: constants of the kernel, or traced where a caller passes them as parameters."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from adjoin.model import parameters
+from adjoin.model.joint import Joint
+from adjoin.model.model import Model
+from adjoin.model.motion import joint_directions
+from adjoin.model.parts import WORLD
+from adjoin.spatial import vector
+from adjoin.spatial.inertia import Symmetric3, about_origin, second_moment
+from adjoin.spatial.motion import Spatial, Transform
+from adjoin.spatial.rotation import from_quaternion, quaternion_normalize
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import Matrix3, Vector3
+
+
+class Robot:
+    """What the algorithms read of a model.
+
+    Args:
+        model: the robot.
+        given: parameter name -> its values as nested sequences of scalars; the others are the model's own.
+    """
+
+    def __init__(self, model: Model, given: Mapping[str, Any] | None = None):
+        self.model = model
+        self.given = dict(given or {})
+        self.parents = [body.parent for body in model.bodies]
+        self.count = len(model.bodies)
+        self.nv = model.nv
+
+    def numbers(self, name: str) -> Any:
+        """A parameter's values: those given, else the model's."""
+        return self.given[name] if name in self.given else parameters.numbers(self.model, parameters.named(name))
+
+    @cached_property
+    def mass(self) -> list[Scalar]:
+        """Of each body."""
+        return list(self.numbers("mass"))
+
+    @cached_property
+    def moment(self) -> list[Vector3]:
+        """Mass times centre of mass of each body: its first moment."""
+        return [vector.scale(m, vector.vector3(c)) for m, c in zip(self.mass, self.numbers("com"), strict=True)]
+
+    @cached_property
+    def inertia(self) -> list[Symmetric3]:
+        """Rotational inertia of each body about its frame's origin."""
+        rows = zip(self.mass, self.numbers("com"), self.numbers("inertia"), strict=True)
+        return [about_origin((m, vector.vector3(com), tuple(central))) for m, com, central in rows]
+
+    @cached_property
+    def second_moment(self) -> list[Symmetric3]:
+        """Integral of r rᵀ dm over each body, about its frame's origin."""
+        return [second_moment(about) for about in self.inertia]
+
+    @cached_property
+    def placements(self) -> list[Transform]:
+        """Of each body's joint in the parent's frame."""
+        own = [(body.position, body.rotation) for body in self.model.bodies]
+        return self._placed("joint", own)
+
+    @cached_property
+    def frames(self) -> list[Transform]:
+        """Of each frame on its body."""
+        own = [(frame.position, frame.rotation) for frame in self.model.frames]
+        return self._placed("frame", own)
+
+    @cached_property
+    def gravity(self) -> Vector3:
+        """Acceleration of free fall in world axes."""
+        return vector.vector3(self.numbers("gravity"))
+
+    @cached_property
+    def subspaces(self) -> list[list[tuple[int, Spatial]]]:
+        """For each body, its joint's directions of motion in the body's frame, each with its place in v.
+
+        A joint that follows another moves along the other's coordinate, scaled by the ratio of the two.
+        """
+        found = []
+        for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
+            directions = joint_directions(joint)
+            found.append([(at.v + k, _scaled(at.multiplier, s)) for k, s in enumerate(directions)])
+        return found
+
+    @cached_property
+    def coupled(self) -> bool:
+        """Whether one coordinate moves several joints, so that recursions over joints alone do not apply."""
+        return any(joint.mimic for joint in self.model.joints)
+
+    def ancestors(self, body: int) -> list[int]:
+        """The body and what it hangs on, up to the root; none for the world."""
+        path = []
+        while body != WORLD:
+            path.append(body)
+            body = self.parents[body]
+        return path
+
+    def joint(self, body: int) -> Joint:
+        """The joint that moves a body."""
+        return self.model.joints[body]
+
+    def _placed(self, name: str, own: list[tuple[Vector3, Matrix3]]) -> list[Transform]:
+        positions: Any = [position for position, _ in own]
+        rotations: Any = [rotation for _, rotation in own]
+        if f"{name}_position" in self.given:
+            positions = [vector.vector3(row) for row in self.given[f"{name}_position"]]
+        if f"{name}_rotation" in self.given:
+            rotations = [from_quaternion(quaternion_normalize(tuple(row))) for row in self.given[f"{name}_rotation"]]
+        return list(zip(rotations, positions, strict=True))
+
+
+def _scaled(s: float, m: Spatial) -> Spatial:
+    return m if s == 1.0 else (vector.scale(s, m[0]), vector.scale(s, m[1]))

@@ -1,0 +1,159 @@
+"""One robot at one instant, over scalars: what several algorithms read is computed once, when first asked for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from adjoin.dynamics.robot import Robot
+from adjoin.model.motion import joint_transform
+from adjoin.model.parts import WORLD
+from adjoin.spatial import vector
+from adjoin.spatial.motion import (
+    STILL,
+    Spatial,
+    Transform,
+    force_to_child,
+    force_to_parent,
+    motion_cross_motion,
+    motion_to_child,
+    spatial_add,
+    transform_multiply,
+)
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import ZERO, Matrix3
+
+Value = TypeVar("Value")
+
+REST: Spatial = (ZERO, ZERO)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A force from outside.
+
+    Attributes:
+        body: index of the body it acts on.
+        placement: of the frame on the body that "local" refers to.
+        wrench: six scalars, [force; moment].
+        reference: "local", "world" or "local_world_aligned": the axes, and the point that the moment is about.
+    """
+
+    body: int
+    placement: Transform
+    wrench: Sequence[Scalar]
+    reference: str
+
+
+class State:
+    """Values of a robot; lists have one entry per body.
+
+    Args:
+        robot: the model's numbers.
+        q: nq scalars.
+        v: nv scalars.
+        a: nv scalars: dv/dt.
+        tau: nv scalars.
+        external: forces from outside.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        q: Sequence[Scalar],
+        v: Sequence[Scalar] | None = None,
+        a: Sequence[Scalar] | None = None,
+        tau: Sequence[Scalar] | None = None,
+        external: Sequence[Load] = (),
+    ):
+        self.robot = robot
+        self.q = list(q)
+        self.v = [0.0] * robot.nv if v is None else list(v)
+        self.a = [0.0] * robot.nv if a is None else list(a)
+        self.tau = [0.0] * robot.nv if tau is None else list(tau)
+        self.external = list(external)
+
+    @cached_property
+    def transforms(self) -> list[Transform]:
+        """Of each body in its parent."""
+        found = []
+        for body, placement in enumerate(self.robot.placements):
+            joint, at = self.robot.joint(body), self.robot.model.coordinates[body]
+            own = self.q[at.q : at.q + self.robot.joint(at.leader).nq]
+            if joint.mimic:
+                own = [at.multiplier * x + at.offset for x in own]
+            found.append(transform_multiply(placement, joint_transform(joint, own)))
+        return found
+
+    @cached_property
+    def poses(self) -> list[Transform]:
+        """Of each body in the world."""
+        return self.down(STILL, lambda body, parent: transform_multiply(parent, self.transforms[body]))
+
+    @cached_property
+    def joint_velocities(self) -> list[Spatial]:
+        """Of each body against its parent, in the body's frame."""
+        return [self.along(body, self.v) for body in range(self.robot.count)]
+
+    @cached_property
+    def velocities(self) -> list[Spatial]:
+        """Spatial velocity of each body, in its own frame."""
+
+        def step(body: int, parent: Spatial) -> Spatial:
+            return spatial_add(motion_to_child(self.transforms[body], parent), self.joint_velocities[body])
+
+        return self.down(REST, step)
+
+    @cached_property
+    def accelerations(self) -> list[Spatial]:
+        """Spatial acceleration of each body, in its own frame; without gravity."""
+
+        def step(body: int, parent: Spatial) -> Spatial:
+            moved = spatial_add(motion_to_child(self.transforms[body], parent), self.along(body, self.a))
+            return spatial_add(moved, motion_cross_motion(self.velocities[body], self.joint_velocities[body]))
+
+        return self.down(REST, step)
+
+    @cached_property
+    def loads(self) -> list[Spatial]:
+        """The external force on each body, in its own frame."""
+        found: list[Spatial] = [REST] * self.robot.count
+        for load in self.external:
+            body, placement = load.body, load.placement
+            if body == WORLD:
+                continue
+            wrench = (vector.vector3(load.wrench[3:]), vector.vector3(load.wrench[:3]))
+            if load.reference == "world":
+                wrench = force_to_child(self.poses[body], wrench)
+            elif load.reference == "local":
+                wrench = force_to_parent(placement, wrench)
+            else:
+                turn: Matrix3 = self.poses[body][0]
+                wrench = (vector.apply_transposed(turn, wrench[0]), vector.apply_transposed(turn, wrench[1]))
+                wrench = (vector.add(wrench[0], vector.cross(placement[1], wrench[1])), wrench[1])
+            found[body] = spatial_add(found[body], wrench)
+        return found
+
+    def along(self, body: int, rates: Sequence[Scalar]) -> Spatial:
+        """The motion of a body against its parent for given rates of the coordinates, in the body's frame."""
+        total = REST
+        for dof, (angular, linear) in self.robot.subspaces[body]:
+            rate = rates[dof]
+            total = spatial_add(total, (vector.scale(rate, angular), vector.scale(rate, linear)))
+        return total
+
+    def frame_pose(self, frame: int) -> Transform:
+        """Of a frame in the world."""
+        body = self.robot.model.frames[frame].body
+        return transform_multiply(self.pose(body), self.robot.frames[frame])
+
+    def pose(self, body: int) -> Transform:
+        """Of a body in the world, or of the world itself."""
+        return STILL if body == WORLD else self.poses[body]
+
+    def down(self, root: Value, step: Callable[[int, Value], Value]) -> list[Value]:
+        """Values from the root to the tips: `step(body, value of its parent)`."""
+        values: list[Value] = []
+        for body, parent in enumerate(self.robot.parents):
+            values.append(step(body, root if parent == WORLD else values[parent]))
+        return values
