@@ -171,7 +171,7 @@ def _inline(
     robot = Robot(model, params)
     external = []
     for name, wrench in loads.items():
-        if name is ALL:
+        if name is None:
             external += [Load(body, STILL, row, reference) for body, row in enumerate(wrench)]
         else:
             frame = model.frame_index(name)
@@ -261,7 +261,7 @@ def compute(
         given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
         wanted.append((label, name, tuple(given.items())))
         needed += QUANTITIES[name].inputs
-    values = dict(zip(INPUTS, (q, v, a, tau), strict=True))
+    values: dict[str, Any] = dict(zip(INPUTS, (q, v, a, tau), strict=True))
     missing = [name for name in INPUTS if name in needed and values[name] is None]
     if missing or not wanted:
         what = f"{' and '.join(map(repr, missing))} for {', '.join(labels)}" if missing else "at least one quantity"
