@@ -5,6 +5,7 @@ once for each model and each choice of options, parameters and external forces, 
 `compute` traces several over one state, so that what they have in common is computed once.
 """
 
+import inspect
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -93,6 +94,10 @@ def evaluate(
     reference: str,
 ) -> dict[str, Any]:
     """Several quantities, each (label, name, options), by label."""
+    if not isinstance(model, Model):
+        raise InputError(
+            f"{label}: the model must be an adjoin.Model, as adjoin.load gives; got a {type(model).__name__}"
+        )
     loads = None if external is None else _loads(model, label, external, reference)
     if not isinstance(inputs[0], torch.Tensor):
         return _inline(model, label, names, inputs, wanted, loads or {}, params or {}, reference)
@@ -151,7 +156,9 @@ def _traced(
         return _inline(model, label, names, inputs, wanted, outside, numbers, reference)
 
     traced.__name__ = f"{label}({model.name})"
-    return Function(traced, shapes)
+    function = Function(traced, shapes)
+    del vars(function)["__wrapped__"]  # it holds the model, which is to go with its kernels when nobody else holds it
+    return function
 
 
 def _inline(
@@ -165,12 +172,13 @@ def _inline(
     reference: str,
 ) -> dict[str, Any]:
     for name, value in zip(names, inputs, strict=True):
-        size = model.nq if name == "q" else model.nv
-        if len(value) != size:
-            raise InputError(f"{label}: '{name}' of {model.name!r} has {size} numbers, got {len(value)}")
+        _require(label, name, value, (model.nq if name == "q" else model.nv,))
+    for name, value in params.items():
+        _require(label, f"params[{name!r}]", value, parameters.shape(model, parameters.named(name)))
     robot = Robot(model, params)
     external = []
     for name, wrench in loads.items():
+        _require(label, _slot(name), wrench, (len(model.bodies), 6) if name is ALL else (6,))
         if name is None:
             external += [Load(body, STILL, row, reference) for body, row in enumerate(wrench)]
         else:
@@ -179,8 +187,23 @@ def _inline(
     state = State(robot, **dict(zip(names, inputs, strict=True)), external=external)
     results = {}
     for own, name, options in wanted:
-        results[own] = _arrays(QUANTITIES[name].compute(state, **dict(options)))
+        compute = QUANTITIES[name].compute
+        known = list(inspect.signature(compute).parameters)[1:]
+        for option, _ in options:
+            if option not in known:
+                raise InputError(f"{label}: {name} has no option {option!r}; options: {', '.join(known) or 'none'}")
+        results[own] = _arrays(compute(state, **dict(options)))
     return results
+
+
+def _require(label: str, name: str, value: Any, shape: tuple[int, ...]) -> None:
+    """That a value is an array of scalars of this shape."""
+    if isinstance(value, torch.Tensor) or np.shape(value) != shape:
+        size = ", ".join(map(str, shape))
+        raise InputError(
+            f"{label}: '{name}' must be a torch tensor (..., {size}), or scalars ({size}) in a traced function; "
+            f"got a {type(value).__name__} of shape {tuple(np.shape(value))}"
+        )
 
 
 def _arrays(value: Any) -> Any:
@@ -202,10 +225,11 @@ def _loads(model: Model, label: str, external: Any, reference: str) -> dict[str 
             model.frame_index(name)
         return dict(external)
     count = len(model.bodies)
-    if tuple(external.shape[-2:]) != (count, 6):
+    shape = tuple(external.shape) if isinstance(external, torch.Tensor) else np.shape(external)
+    if shape[-2:] != (count, 6):
         raise InputError(
             f"{label}: 'external' must be a mapping from frame names to (..., 6), or of shape (..., {count}, 6), one "
-            f"row a body; got {tuple(external.shape)}"
+            f"row a body; got {shape or type(external).__name__}"
         )
     return {ALL: external}
 
@@ -252,6 +276,8 @@ def compute(
     Returns:
         label -> result.
     """
+    if isinstance(quantities, str):
+        raise InputError(f"compute: quantities must be a list of names, or a mapping from labels; got {quantities!r}")
     labels = quantities if isinstance(quantities, Mapping) else {name: name for name in quantities}
     wanted, needed = [], []
     for label, what in labels.items():

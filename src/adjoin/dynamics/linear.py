@@ -6,14 +6,16 @@ of a tree fills in nothing (Featherstone, chapter 6.4). Zeros are found by looki
 
 from collections.abc import Sequence
 
-from adjoin.spatial.scalar import Scalar, is_number
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace.graph import Expr
 
 Rows = list[list[Scalar]]
 
 
 def is_zero(x: Scalar) -> bool:
-    """Whether a scalar is the number 0, known now."""
-    return is_number(x) and x == 0.0
+    """Whether a scalar is the number 0, known now; a traced constant is known too."""
+    value = x.value if isinstance(x, Expr) and x.op == "const" else x
+    return isinstance(value, (int, float)) and value == 0.0
 
 
 class Factor:

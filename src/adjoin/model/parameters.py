@@ -76,7 +76,13 @@ _BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
 
 
 def named(name: str) -> Parameter:
-    """The parameter of this name."""
+    """The parameter of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in _BY_NAME:
+        raise InputError(f"no parameter {name!r}; parameters: {', '.join(_BY_NAME)}")
     return _BY_NAME[name]
 
 
@@ -144,9 +150,7 @@ def check(model: "Model", params: Mapping[str, object] | None, batch: tuple[int,
     """`Model.check_parameters`."""
     checked: dict[str, torch.Tensor] = {}
     for name, value in (params or {}).items():
-        parameter = _BY_NAME.get(name)
-        if parameter is None:
-            raise InputError(f"no parameter {name!r}; parameters: {', '.join(_BY_NAME)}")
+        parameter = named(name)
         if not isinstance(value, torch.Tensor):
             raise InputError(f"parameter {name!r} is a {type(value).__name__}; it must be a torch tensor")
         if not value.dtype.is_floating_point:

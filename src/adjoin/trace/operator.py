@@ -193,7 +193,11 @@ def _arrange(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> tuple[Kernel, t
     batched = [own for own in batches if len(own)]
     if all([own == batched[0] for own in batched]):  # noqa: C419
         return kernel.with_shared(tuple([len(own) == 0 for own in batches])), batched[0], tensors
-    batch = torch.broadcast_shapes(*batches)
+    try:
+        batch = torch.broadcast_shapes(*batches)
+    except RuntimeError:
+        given = ", ".join(f"'{slot.name}' {tuple(own)}" for slot, own in zip(slots, batches, strict=True))
+        raise InputError(f"{kernel.program.name}: batch shapes do not broadcast: {given}") from None
     shared, arranged = [], []
     for slot, tensor, own in zip(slots, tensors, batches, strict=True):
         steps = () if slot.length is None else tensor.shape[:1]
