@@ -78,11 +78,8 @@ class State:
         """Of each body in its parent."""
         found = []
         for body, placement in enumerate(self.robot.placements):
-            joint, at = self.robot.joint(body), self.robot.model.coordinates[body]
-            own = self.q[at.q : at.q + self.robot.joint(at.leader).nq]
-            if joint.mimic:
-                own = [at.multiplier * x + at.offset for x in own]
-            found.append(transform_multiply(placement, joint_transform(joint, own)))
+            moved = joint_transform(self.robot.joint(body), self.coordinates(body))
+            found.append(transform_multiply(placement, moved))
         return found
 
     @cached_property
@@ -133,6 +130,12 @@ class State:
                 wrench = (vector.add(wrench[0], vector.cross(placement[1], wrench[1])), wrench[1])
             found[body] = spatial_add(found[body], wrench)
         return found
+
+    def coordinates(self, body: int) -> list[Scalar]:
+        """The part of q that a body's joint has or follows, as the joint itself counts it."""
+        at = self.robot.model.coordinates[body]
+        own = self.q[at.q : at.q + self.robot.joint(at.leader).nq]
+        return [at.multiplier * x + at.offset for x in own] if self.robot.joint(body).mimic else own
 
     def along(self, body: int, rates: Sequence[Scalar]) -> Spatial:
         """The motion of a body against its parent for given rates of the coordinates, in the body's frame."""

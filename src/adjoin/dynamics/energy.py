@@ -1,0 +1,95 @@
+"""Kinetic and potential energy."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.centroidal import carried_moments
+from adjoin.dynamics.state import State
+from adjoin.model.manifold import difference
+from adjoin.model.model import Model
+from adjoin.model.parts import WORLD
+from adjoin.spatial import inertia, vector
+from adjoin.spatial.scalar import Scalar
+
+
+@quantity("kinetic_energy", "q", "v")
+def kinetic_energy_of(state: State) -> Scalar:
+    """`kinetic_energy` over scalars."""
+    robot = state.robot
+    double: Scalar = 0.0
+    for armature, rate in zip(robot.numbers("armature"), state.v, strict=True):
+        double = double + armature * (rate * rate)
+    for body, (omega, velocity) in enumerate(state.velocities):
+        spin = vector.apply(inertia.to_matrix(robot.inertia[body]), omega)
+        around = vector.cross(omega, vector.scale(2.0, robot.moment[body]))
+        push = vector.add(vector.scale(robot.mass[body], velocity), around)
+        double = double + vector.dot(omega, spin) + vector.dot(velocity, push)
+    return 0.5 * double
+
+
+@quantity("potential_energy", "q")
+def potential_energy_of(state: State, springs: bool = False) -> Scalar:
+    """`potential_energy` over scalars."""
+    robot = state.robot
+    energy = -vector.dot(robot.gravity, carried_moments(state)[WORLD][0])
+    if springs:
+        stretches = difference(robot.model, robot.numbers("spring_reference"), state.q)
+        for stiffness, stretch in zip(robot.numbers("stiffness"), stretches, strict=True):
+            energy = energy + 0.5 * stiffness * (stretch * stretch)
+    return energy
+
+
+@quantity("mechanical_energy", "q", "v")
+def mechanical_energy_of(state: State, springs: bool = False) -> Scalar:
+    """`mechanical_energy` over scalars."""
+    return kinetic_energy_of(state) + potential_energy_of(state, springs)
+
+
+def kinetic_energy(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+    """The kinetic energy of bodies and drives: ½ vᵀ M v with the M of `crba`, armature included.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        v: velocity, (..., nv).
+        params: parameters to take the place of the model's.
+
+    Returns:
+        J, (...).
+    """
+    return call("kinetic_energy", model, q, v, params=params)
+
+
+def potential_energy(model: Model, q: Any, params: Mapping[str, Any] | None = None, *, springs: bool = False) -> Any:
+    """The energy of weight: 0 if the centre of mass is in the world's origin, more above it.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        params: parameters to take the place of the model's.
+        springs: whether ½ k (q - q0)² of the joints' springs is added. Its slope is the spring's force for joints of
+            one degree of freedom, and for ball joints with one stiffness for all three.
+
+    Returns:
+        J, (...).
+    """
+    return call("potential_energy", model, q, params=params, springs=springs)
+
+
+def mechanical_energy(
+    model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None, *, springs: bool = False
+) -> Any:
+    """Kinetic and potential energy together: constant in motion without friction and drive.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        v: velocity, (..., nv).
+        params: parameters to take the place of the model's.
+        springs: see `potential_energy`.
+
+    Returns:
+        J, (...).
+    """
+    return call("mechanical_energy", model, q, v, params=params, springs=springs)
