@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from report import Report, best_of, gpu_time, options
+from report import Report, best_of, gpu_target, gpu_time, options
 
 from adjoin import trace as at
 from adjoin.trace import cuda
@@ -86,13 +86,9 @@ def compile_times(report: Report, quick: bool) -> None:
             report.add(f"compile {label}, CPU, cold", time.perf_counter() - start, "s", 2.0 if label == "11k" else 10.0)
             warm = best_of(lambda p=program, c=cache: CpuKernel(p, 32, cache=c).loaded(False), 5)
             report.add(f"load {label}, CPU, warm", warm * 1e3, "ms", 30.0 if label == "11k" else None)
-            if torch.cuda.is_available():
-                capability = 10 * torch.cuda.get_device_capability()[0] + torch.cuda.get_device_capability()[1]
-            elif cuda.find_ptxas():
-                capability = 90
-            else:
+            capability, by = gpu_target()
+            if capability is None:
                 continue
-            by = "driver" if torch.cuda.is_available() else "ptxas, no GPU"
             start = time.perf_counter()
             cuda.build(program, 32, capability, cache)
             bar = 4.0 if label == "11k" else 10.0

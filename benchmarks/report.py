@@ -5,16 +5,24 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from adjoin.trace import cuda
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--quick", action="store_true", help="under a minute: smaller batches, fewer repetitions")
+    made.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    made.add_argument("--out", type=Path, help="write the JSON object to this file too")
+    return made
+
 
 def options(description: str | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="under a minute: smaller batches, fewer repetitions")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    return parser.parse_args()
+    return parser(description).parse_args()
 
 
 def best_of(function: Callable[[], Any], repetitions: int, calls: int = 1) -> float:
@@ -27,6 +35,30 @@ def best_of(function: Callable[[], Any], repetitions: int, calls: int = 1) -> fl
             function()
         best = min(best, (time.perf_counter() - start) / calls)
     return best
+
+
+def in_turn(*functions: Callable[[], Any], rounds: int, least: float = 0.01) -> list[list[float]]:
+    """Seconds a call of each takes, one list a function, measured in turn so that a disturbance meets all of them.
+
+    Each turn lasts at least so many seconds.
+    """
+    calls = []
+    for function in functions:
+        calls.append(1)
+        while (seconds := _clock(function, calls[-1])) < least:
+            calls[-1] = max(2 * calls[-1], int(calls[-1] * least / max(seconds, 1e-9)))
+    times: list[list[float]] = [[] for _ in functions]
+    for _ in range(rounds):
+        for function, count, own in zip(functions, calls, times, strict=True):
+            own.append(_clock(function, count) / count)
+    return times
+
+
+def _clock(function: Callable[[], Any], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return time.perf_counter() - start
 
 
 def gpu_time(function: Callable[[], Any], calls: int = 20, repetitions: int = 5) -> float:
@@ -49,6 +81,14 @@ def gpu_time(function: Callable[[], Any], calls: int = 20, repetitions: int = 5)
     return best
 
 
+def gpu_target() -> tuple[int | None, str]:
+    """The compute capability to compile for and who assembles: the GPU here, or an H200 if `ptxas` can; else None."""
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability()
+        return 10 * major + minor, "driver"
+    return (90, "ptxas, no GPU") if cuda.find_ptxas() else (None, "")
+
+
 class Report:
     """Figures as they are measured, each with the bar it is held to."""
 
@@ -56,27 +96,55 @@ class Report:
         self.name = name
         self.arguments = arguments
         self.figures: dict[str, dict[str, Any]] = {}
+        self.tables: dict[str, Any] = {}
+        self.section = ""
         self.machine = {"cpu": cpu_name(), "torch": torch.__version__, "threads": torch.get_num_threads()}
         if torch.cuda.is_available():
             self.machine["gpu"] = torch.cuda.get_device_name()
         print(f"{name} on {self.machine['cpu']}" + (f", {self.machine['gpu']}" if "gpu" in self.machine else ""))
 
     def add(
-        self, name: str, value: float, unit: str, at_most: float | None = None, at_least: float | None = None
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        *,
+        peer: tuple[str, float | str] | None = None,
+        note: str = "",
     ) -> None:
-        """Record a figure, and print it beside its bar."""
+        """Record a figure, and print it beside its bar; `peer` is whose figure it is compared with, and that figure."""
         bar = f"<= {at_most:g}" if at_most is not None else f">= {at_least:g}" if at_least is not None else ""
         met = None
         if bar:
             met = value <= at_most if at_most is not None else value >= at_least  # pyright: ignore[reportOperatorIssue]
-        self.figures[name] = {"value": value, "unit": unit, "bar": bar, "met": met}
+        figure: dict[str, Any] = {"value": value, "unit": unit, "bar": bar, "met": met}
+        if self.section:
+            figure["section"] = self.section
         mark = "" if met is None else "met" if met else "MISSED"
-        print(f"  {name:<58} {value:>10.4g} {unit:<8} {bar:<9} {mark}", flush=True)
+        line = f"  {name:<58} {value:>10.4g} {unit:<8} {bar:<9} {mark:<6}"
+        if peer is not None:
+            figure["peer"] = {"name": peer[0], "value": peer[1]}
+            line += f" {peer[1] if isinstance(peer[1], str) else f'{peer[1]:.4g} {unit}'} {peer[0]}"
+        if note:
+            figure["note"] = note
+            line += f" {note}"
+        self.figures[name] = figure
+        print(line.rstrip(), flush=True)
+
+    def save(self) -> dict[str, Any]:
+        """What there is so far, written to the file that was asked for."""
+        found = {"benchmark": self.name, "machine": self.machine, "figures": self.figures, **self.tables}
+        if self.arguments.out:
+            self.arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+        return found
 
     def finish(self) -> None:
         """Print the JSON object if it was asked for."""
+        found = self.save()
         if self.arguments.json:
-            print(json.dumps({"benchmark": self.name, "machine": self.machine, "figures": self.figures}))
+            print(json.dumps(found))
 
 
 def cpu_name() -> str:
