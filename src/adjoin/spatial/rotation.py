@@ -112,6 +112,28 @@ def quaternion_log(q: Quaternion) -> Vector3:
     return scale(2.0 * angle_over_sine(dot(v, v), sign * q[0]), v)
 
 
+def quaternion_along(m: Matrix3) -> Quaternion:
+    """A multiple, not zero, of the quaternion [w x y z] of a rotation matrix over any scalar, as `quaternion_log` takes.
+
+    Shepperd's method: each row and column of 4 q qᵀ is a multiple of q, and its diagonal says which is the longest.
+    """
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = m
+    rows = (
+        (1.0 + xx + yy + zz, zy - yz, xz - zx, yx - xy),
+        (zy - yz, 1.0 + xx - yy - zz, xy + yx, xz + zx),
+        (xz - zx, xy + yx, 1.0 - xx + yy - zz, yz + zy),
+        (yx - xy, xz + zx, yz + zy, 1.0 - xx - yy + zz),
+    )
+
+    def longer(i: int, j: int) -> tuple[Scalar, ...]:
+        first = rows[i][i] >= rows[j][j]
+        return tuple(select(first, a, b) for a, b in zip((*rows[i], rows[i][i]), (*rows[j], rows[j][j]), strict=True))
+
+    a, b = longer(0, 1), longer(2, 3)
+    w, x, y, z = (select(a[4] >= b[4], s, t) for s, t in zip(a[:4], b[:4], strict=True))
+    return (w, x, y, z)
+
+
 def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
     """The float matrix with entries within rounding of 0, 1 and -1 set to them, so that kernels see the zeros."""
 
