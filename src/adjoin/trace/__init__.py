@@ -3,6 +3,7 @@
 from adjoin.trace.control import Scratch, Stream, loop, scan, scratch
 from adjoin.trace.function import Function, Integer, PerStep, function
 from adjoin.trace.graph import Expr, to_float, to_index
+from adjoin.trace.implicit import implicit
 from adjoin.trace.scalars import (
     acos,
     asin,
@@ -35,6 +36,7 @@ __all__ = [
     "exp",
     "floor",
     "function",
+    "implicit",
     "log",
     "loop",
     "maximum",

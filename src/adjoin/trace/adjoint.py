@@ -18,7 +18,8 @@ from typing import Any
 from adjoin.trace.control import Body, close, finals, gather, load, output_stream, output_streams, restore, store, zeros
 from adjoin.trace.control import parameter as parameter_like
 from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, Expr, Graph
-from adjoin.trace.rewrite import active_nodes, copy, either, split_scan
+from adjoin.trace.implicit import solutions
+from adjoin.trace.rewrite import active_nodes, copy, either, split_scan, substitute
 from adjoin.trace.scalars import select
 from adjoin.trace.slopes import SLOPES, atan2_slopes, first_is_taken
 
@@ -32,6 +33,7 @@ class _Pullback:
         self.cotangents: dict[Expr, Expr] = {}
         self.masks: dict[Expr, Expr] = {}
         self.results: dict[Expr, dict[int, Expr]] = {}
+        self.stands: dict[Expr, Expr] = {}
 
     def add(self, node: Expr, value: Expr) -> None:
         """Add a contribution to a node's cotangent."""
@@ -87,6 +89,10 @@ class _Pullback:
                 if node in self.results:
                     self.scan(node, active)
                 continue
+            if node.op == "implicit":
+                if node in self.results:
+                    self.implicit(node)
+                continue
             if node.op in ("load", "store"):
                 self.memory(node)
                 continue
@@ -97,6 +103,18 @@ class _Pullback:
                 self.results.setdefault(node.args[0], {})[node.data] = cotangent
             elif node.op in RULES:
                 RULES[node.op](self, node, cotangent, *node.args)
+        if self.stands:
+            found = [node for node in wanted if node in self.cotangents]
+            values = substitute([self.cotangents[node] for node in found], self.stands, self.graph)
+            self.cotangents.update(zip(found, values, strict=True))
+
+    def implicit(self, node: Expr) -> None:
+        """The residuals get -J⁻ᵀ of the cotangents; what stands for the solution is put in at the end."""
+        rule, given = node.data, self.results[node]
+        right = {stand: given.get(i, self.zero) for i, stand in enumerate(rule.right)}
+        for residual, value in zip(rule.residual, substitute(rule.transposed, right, self.graph), strict=True):
+            self.add(residual, self.minus(value))
+        self.stands.update(zip(rule.solution, solutions(node), strict=True))
 
     def memory(self, node: Expr) -> None:
         """A load adds to the array's cotangent; a store takes its element out of it."""

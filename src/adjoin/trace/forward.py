@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from adjoin.trace.control import Body, close, finals, load, output_streams, store, zeros
 from adjoin.trace.control import parameter as parameter_like
 from adjoin.trace.graph import ARRAY, FLOAT, Expr, Graph
+from adjoin.trace.implicit import solutions
 from adjoin.trace.plan import reachable
-from adjoin.trace.rewrite import BARRIERS, active_nodes, copy_node, either, split_scan
+from adjoin.trace.rewrite import BARRIERS, active_nodes, copy_node, copy_rule, either, split_scan, substitute
 from adjoin.trace.scalars import select
 from adjoin.trace.slopes import SLOPES, atan2_slopes, first_is_taken
 
@@ -30,6 +31,9 @@ def pushforward(
             continue
         if node.op == "scan":
             _push_scan(node, mapping, tangents, graph)
+            continue
+        if node.op == "implicit":
+            _push_implicit(node, mapping, tangents, graph)
             continue
         args = [mapping[arg] for arg in node.args]
         if node.op != "get":
@@ -75,6 +79,24 @@ def _tangent(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr]) 
         return select(first_is_taken(node, a, b), da, db)
     slope_y, slope_x = atan2_slopes(a, b)
     return da * slope_y + db * slope_x
+
+
+def _push_implicit(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr], graph: Graph) -> None:
+    """The tangents are -J⁻¹ of the tangents that the residuals have while the solution stays."""
+    made = mapping[node] = copy_rule(node, dict(mapping), graph)  # a copy: what it writes has no tangents
+    rule, new = node.data, made.data
+    values = solutions(made)
+    inside = {**mapping, **dict(zip(rule.solution, values, strict=True))}
+    pairs = pushforward(rule.residual, inside, dict(tangents), graph)
+    moving = any(tangent is not None for _, tangent in pairs)
+    right = [-either(tangent, graph.const(0.0)) for _, tangent in pairs]
+    stands = dict(zip([*new.right, *new.solution], [*right, *values], strict=True))
+    for i, (value, tangent) in enumerate(zip(values, substitute(new.solved, stands, graph), strict=True)):
+        get = node.graph.find("get", (node,), i)
+        if get is not None:
+            mapping[get] = value
+            if moving:
+                tangents[get] = tangent
 
 
 def _push_scan(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr], graph: Graph) -> None:

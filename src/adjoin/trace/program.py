@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -16,7 +16,7 @@ from adjoin.trace.control import Scratch, Stream
 from adjoin.trace.forward import pushforward
 from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan
-from adjoin.trace.rewrite import copy
+from adjoin.trace.rewrite import copy, has_rules
 from adjoin.trace.scalars import select
 
 FUNCTIONS = frozenset(("sin", "cos", "tan", "asin", "acos", "atan2", "exp", "log", "tanh"))
@@ -50,21 +50,26 @@ class Program:
 
     Attributes:
         name: for messages and symbol names.
-        graph: the nodes.
         inputs: the tensors it reads.
         integers: names of the run-time integers it takes.
         sources: for each input its nodes, or of a stream its one node.
         outputs: the tensors it writes.
         targets: for each output its nodes, or of a stream its one node.
+        ruled: sources and targets of the same program with the rules that `implicit` left, if it did.
     """
 
     name: str
-    graph: Graph
     inputs: tuple[Slot, ...]
     integers: tuple[str, ...]
     sources: tuple[list[Expr], ...]
     outputs: tuple[Slot, ...]
     targets: tuple[list[Expr], ...]
+    ruled: tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]] | None = None
+
+    @property
+    def smooth(self) -> tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]]:
+        """Sources and targets, as derivatives are to see them."""
+        return self.ruled or (self.sources, self.targets)
 
     @cached_property
     def plan(self) -> Plan:
@@ -101,7 +106,7 @@ class Program:
             gradients it gives; a wanted input that is missing there has no influence on any output.
         """
         graph, mapping, sources = self._again()
-        targets = [copy(target, mapping, graph) for target in self.targets]
+        targets = [copy(target, mapping, graph) for target in self.smooth[1]]
         slots, cotangents = [], []
         seeds = []
         for i, (slot, target) in enumerate(zip(self.outputs, targets, strict=True)):
@@ -119,9 +124,8 @@ class Program:
                 slot = self.inputs[i]
                 outputs.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
                 gradients.append([graph.const(0.0) if node is None else node for node in gradient])
-        program = Program(
+        program = _program(
             f"{self.name}_vjp",
-            graph,
             (*self.inputs, *slots),
             self.integers,
             (*sources, *cotangents),
@@ -147,17 +151,16 @@ class Program:
             if moved[i]:
                 slots.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
                 nodes.append(_nodes(graph, slots[-1], len(self.inputs) + len(nodes)))
-                tangents.update(zip(self.sources[i], nodes[-1], strict=True))
+                tangents.update(zip(self.smooth[0][i], nodes[-1], strict=True))
         given, outputs, targets = [], [], []
-        for i, (slot, target) in enumerate(zip(self.outputs, self.targets, strict=True)):
+        for i, (slot, target) in enumerate(zip(self.outputs, self.smooth[1], strict=True)):
             moving = [tangent for _, tangent in pushforward(target, mapping, tangents, graph)]
             if any(tangent is not None for tangent in moving):
                 given.append(i)
                 outputs.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
                 targets.append([graph.const(0.0) if tangent is None else tangent for tangent in moving])
-        program = Program(
+        program = _program(
             f"{self.name}_jvp",
-            graph,
             (*self.inputs, *slots),
             self.integers,
             (*sources, *nodes),
@@ -174,18 +177,18 @@ class Program:
             Slot(slot.name, slot.shape, slot.length, is_shared)
             for slot, is_shared in zip(self.inputs, shared, strict=True)
         )
-        return Program(self.name, self.graph, inputs, self.integers, self.sources, self.outputs, self.targets)
+        return replace(self, inputs=inputs)
 
     def without_sums(self) -> "Program":
         """The same program with every output given for each environment."""
         outputs = tuple(Slot(slot.name, slot.shape, slot.length) for slot in self.outputs)
-        return Program(self.name, self.graph, self.inputs, self.integers, self.sources, outputs, self.targets)
+        return replace(self, outputs=outputs)
 
     def _again(self) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
         """A new graph with the same inputs, and where each input went."""
         graph = Graph()
         sources = [_nodes(graph, slot, i) for i, slot in enumerate(self.inputs)]
-        return graph, dict(zip(chain(*self.sources), chain(*sources), strict=True)), sources
+        return graph, dict(zip(chain(*self.smooth[0]), chain(*sources), strict=True)), sources
 
 
 def trace(
@@ -243,8 +246,26 @@ def trace(
     structure = collect(returned, "out")
     lengths = [slot.length for slot in inputs if isinstance(slot.length, str)]
     names = tuple(dict.fromkeys([*integers, *lengths]))
-    program = Program(name, graph, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets))
+    program = _program(name, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets))
     return program, structure
+
+
+def _program(
+    name: str,
+    inputs: tuple[Slot, ...],
+    integers: tuple[str, ...],
+    sources: tuple[list[Expr], ...],
+    outputs: tuple[Slot, ...],
+    targets: tuple[list[Expr], ...],
+) -> Program:
+    """A program; if there are rules for derivatives in its graph, they are kept beside what runs."""
+    if not has_rules([*chain(*targets)]):
+        return Program(name, inputs, integers, sources, outputs, targets)
+    graph = Graph()
+    again = tuple(_nodes(graph, slot, i) for i, slot in enumerate(inputs))
+    mapping = dict(zip(chain(*sources), chain(*again), strict=True))
+    plain = tuple(copy(target, mapping, graph, without_rules=True) for target in targets)
+    return Program(name, inputs, integers, again, outputs, plain, (sources, targets))
 
 
 def _number(node: Expr) -> Expr:

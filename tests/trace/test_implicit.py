@@ -1,0 +1,96 @@
+import pytest
+import torch
+from kernel_checks import check_kernel
+
+import adjoin
+from adjoin import trace as at
+from adjoin.errors import TraceError
+
+
+@adjoin.function(p=1)
+def square_root(p):
+    x = at.loop(40, lambda _, x: 0.5 * (x + p[0] / x), 1.0)
+    return at.implicit([x], lambda x: [x[0] * x[0] - p[0]], lambda b: [b[0] / (2.0 * x)])
+
+
+def curves_meet(p, transposed=True):
+    """Where x + p1 y² = p0 meets y³ + x = 2, by Newton's method: a derivative matrix that is not symmetric."""
+
+    def residual(x, y):
+        return x + p[1] * y * y - p[0], y * y * y + x - 2.0
+
+    def solve(y, b):
+        determinant = 3.0 * y * y - 2.0 * p[1] * y
+        return [(3.0 * y * y * b[0] - 2.0 * p[1] * y * b[1]) / determinant, (b[1] - b[0]) / determinant]
+
+    def solve_transposed(y, b):
+        determinant = 3.0 * y * y - 2.0 * p[1] * y
+        return [(3.0 * y * y * b[0] - b[1]) / determinant, (b[1] - 2.0 * p[1] * y * b[0]) / determinant]
+
+    def step(_, carry):
+        x, y = carry
+        dx, dy = solve(y, residual(x, y))
+        return x - dx, y - dy
+
+    x, y = at.loop(20, step, (0.5, 1.2))
+    return at.implicit(
+        [x, y],
+        lambda found: residual(*found),
+        lambda b: solve(y, b),
+        (lambda b: solve_transposed(y, b)) if transposed else None,
+    )
+
+
+@adjoin.function(p=1, n=adjoin.Integer)
+def nested_roots(p, n):
+    def step(_, x):
+        y = at.sqrt(p[0] * x)
+        return at.implicit([y], lambda s: [s[0] * s[0] - p[0] * x], lambda b: [b[0] / (2.0 * y)])[0]
+
+    return at.loop(n, step, 2.0)
+
+
+def positive(*shape):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.5
+
+
+def test_a_scalar_root_passes_the_common_checks_to_second_order():
+    check_kernel(square_root.kernel, [positive(5, 1)])
+
+
+def test_a_system_without_symmetry_passes_the_common_checks():
+    check_kernel(adjoin.function(p=2)(curves_meet).kernel, [positive(5, 2)], scale=512)
+
+
+def test_the_transposed_solve_matters():
+    wrong = adjoin.function(p=2)(lambda p: curves_meet(p, transposed=False))
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        torch.autograd.gradcheck(wrong, positive(2, 2).requires_grad_())
+
+
+def test_inside_a_loop():
+    check_kernel(nested_roots.kernel, [positive(5, 1)], integers=(4,))
+
+
+def test_third_derivative():
+    p = positive(4, 1).requires_grad_()
+    value = square_root(p)
+    for _ in range(3):
+        value = torch.autograd.grad(value.sum(), p, create_graph=True)[0]
+    torch.testing.assert_close(value, 0.375 * p**-2.5)
+
+
+def test_the_gradient_does_not_run_the_loop_backwards():
+    program = square_root.kernel.program
+    gradient, _ = program.vjp([True])
+    assert sum(node.op == "scan" for node in gradient.plan.order) == 1
+    assert gradient.operations <= program.operations + 4
+
+
+def test_numbers_come_back_as_they_are():
+    assert at.implicit([1.5], lambda x: x, lambda b: b) == [1.5]
+
+
+def test_a_residual_of_the_wrong_length_is_refused():
+    with pytest.raises(TraceError, match="2 values need as many residuals"):
+        adjoin.function(p=2)(lambda p: at.implicit(list(p), lambda x: [x[0]], lambda b: b))
