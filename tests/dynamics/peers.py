@@ -8,6 +8,7 @@ import pinocchio
 import torch
 
 import adjoin
+from adjoin.model.motion import plane_axes
 from adjoin.model.parts import WORLD
 
 ROBOTS = adjoin.robots.names()
@@ -30,18 +31,30 @@ def _joint(joint):
     }[joint.kind]()
 
 
+def _turn(joint):
+    """From the joint's axes to Pinocchio's, whose planes are always across z."""
+    if joint.kind != "planar":
+        return pinocchio.SE3.Identity()
+    axes = np.array([*plane_axes(joint.axis), joint.axis]).T
+    return pinocchio.SE3(axes, np.zeros(3))
+
+
 class Peer:
     """A Pinocchio model with the joints, bodies and frames of one of ours; v, a and tau are the same numbers."""
 
     def __init__(self, model):
         self.model = model
         self.pin = pinocchio.Model()
-        for body in model.bodies:
+        self.turns = {WORLD: pinocchio.SE3.Identity()}
+        for number, body in enumerate(model.bodies):
             joint = _joint(body.joint)
+            turn = self.turns[number] = _turn(body.joint)
             placement = pinocchio.SE3(np.array(body.rotation), np.array(body.position))
+            placement = self.turns[body.parent].inverse() * placement * turn
             index = self.pin.addJoint(body.parent + 1, joint, placement, body.joint.name)
-            inertia = pinocchio.Inertia(body.mass, np.array(body.com), symmetric(body.inertia))
-            self.pin.appendBodyToJoint(index, inertia, pinocchio.SE3.Identity())
+            inertia = pinocchio.Inertia.Zero()  # its parts one by one: the constructor refuses unphysical ones
+            inertia.mass, inertia.lever, inertia.inertia = body.mass, np.array(body.com), symmetric(body.inertia)
+            self.pin.appendBodyToJoint(index, inertia, turn.inverse())
         for index, at in enumerate(model.coordinates):
             if at.leader != index:
                 self.pin = pinocchio.transformJointIntoMimic(
@@ -49,6 +62,7 @@ class Peer:
                 )
         for frame in model.frames:
             placement = pinocchio.SE3(np.array(frame.rotation), np.array(frame.position))
+            placement = self.turns[frame.body].inverse() * placement
             parent = frame.body + 1 if frame.body != WORLD else 0
             self.pin.addFrame(pinocchio.Frame(frame.name, parent, 0, placement, pinocchio.FrameType.OP_FRAME))
         self.pin.gravity.linear = np.array(model.gravity)

@@ -1,0 +1,129 @@
+"""Pinocchio's answers for any of our models: joints that follow others are set free, and the result is projected."""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+import pinocchio
+import torch
+from peers import Peer, robot, states
+
+from adjoin.dynamics.aba import aba_of, minverse_of
+from adjoin.dynamics.call import compute
+from adjoin.dynamics.crba import crba_of
+from adjoin.dynamics.rnea import bias_forces_of, gravity_forces_of, rnea_of
+from adjoin.dynamics.robot import Robot
+from adjoin.dynamics.state import State
+from adjoin.model.joint import NQ, NV
+
+CORE = {
+    "rnea": rnea_of,
+    "bias_forces": bias_forces_of,
+    "gravity_forces": gravity_forces_of,
+    "crba": crba_of,
+    "aba": aba_of,
+    "minverse": minverse_of,
+}
+STATES = 128
+SPIN = 10.0
+
+
+def full(upper):
+    """The symmetric matrix of an upper triangle."""
+    return np.triu(upper) + np.triu(upper, 1).T
+
+
+class Reference:
+    """Pinocchio on one of our models, one state at a time."""
+
+    def __init__(self, model):
+        self.model = model
+        bodies = [replace(body, joint=replace(body.joint, mimic=None)) for body in model.bodies]
+        self.peer = Peer(replace(model, bodies=tuple(bodies), actuators=(), keyframes=()))
+        self.follows = any(joint.mimic for joint in model.joints)
+        self.ratios = np.zeros((self.peer.model.nv, model.nv))
+        row = 0
+        for joint, at in zip(model.joints, model.coordinates, strict=True):
+            for k in range(NV[joint.kind]):
+                self.ratios[row, at.v + k] = at.multiplier
+                row += 1
+
+    def q(self, q):
+        """Our configuration as Pinocchio writes it."""
+        free = []
+        for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
+            free += [at.multiplier * float(x) + at.offset for x in q[at.q : at.q + NQ[joint.kind]]]
+        return self.peer.q(free)
+
+    def place(self, q, frame):
+        """Where a frame is in the world."""
+        pinocchio.framesForwardKinematics(self.peer.pin, self.peer.data, self.q(q))
+        return self.peer.data.oMf[self.peer.frame(frame)].copy()
+
+    def answer(self, q, v, a, tau):
+        """Every core quantity in one state."""
+        pin, data, G, q = self.peer.pin, self.peer.data, self.ratios, self.q(q)
+        v, a, tau = (np.asarray(x, dtype=float) for x in (v, a, tau))
+        M = G.T @ full(pinocchio.crba(pin, data, q)) @ G
+        bias = G.T @ pinocchio.rnea(pin, data, q, G @ v, 0 * (G @ a))
+        found = {
+            "rnea": G.T @ pinocchio.rnea(pin, data, q, G @ v, G @ a),
+            "bias_forces": bias,
+            "gravity_forces": G.T @ pinocchio.computeGeneralizedGravity(pin, data, q),
+            "crba": M,
+        }
+        if self.follows:
+            found["aba"] = np.linalg.solve(M, tau - bias)
+            found["minverse"] = np.linalg.inv(M)
+        else:
+            found["aba"] = pinocchio.aba(pin, data, q, v, tau).copy()
+            found["minverse"] = full(pinocchio.computeMinverse(pin, data, q))
+        return found
+
+    def answers(self, q, v, a, tau):
+        """Every core quantity in each state of a batch."""
+        rows = [self.answer(*row) for row in zip(*(x.numpy() for x in (q, v, a, tau)), strict=True)]
+        return {name: np.stack([row[name] for row in rows]) for name in CORE}
+
+
+def worst(actual, expected, beside=0.0):
+    """The largest difference, relative to the largest entry of its sample; the first dimension counts samples.
+
+    `beside` is what the expected values are a difference of, where they are one: it counts for the largest entry.
+    """
+    actual, expected = np.asarray(actual, dtype=float), np.asarray(expected, dtype=float)
+    assert actual.shape == expected.shape
+    rest = tuple(range(1, expected.ndim))
+    scale = np.maximum(np.abs(expected), np.abs(beside)).max(axis=rest, initial=0.0)
+    difference = np.abs(actual - expected).max(axis=rest, initial=0.0)
+    return float((difference / np.where(scale > 0.0, scale, 1.0)).max(initial=0.0))
+
+
+def samples(model, count=STATES, seed=0, spin=SPIN):
+    """Random (q, v, a, tau) in float64."""
+    q, v, a = states(model, count, seed, spin)
+    tau = 10.0 * torch.randn(a.shape, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
+    return q, v, a, tau
+
+
+@functools.cache
+def zoo(name):
+    """What we and what Pinocchio say of a robot that ships, in the same states."""
+    model = robot(name)
+    q, v, a, tau = samples(model)
+    return compute(model, q, v, a, tau, quantities=list(CORE)), Reference(model).answers(q, v, a, tau)
+
+
+@functools.cache
+def zoo_in_float32(name):
+    """What we say in float32, and in float64 of the same numbers."""
+    model = robot(name)
+    inputs = [x.float() for x in samples(model, 1024)]
+    single = compute(model, *inputs, quantities=list(CORE))
+    return single, compute(model, *[x.double() for x in inputs], quantities=list(CORE))
+
+
+def on_floats(model, q, v, a=None, tau=None, **given):
+    """A state over Python numbers: the algorithms run on it as they stand, without a kernel."""
+    numbers = [None if x is None else [float(y) for y in x] for x in (q, v, a, tau)]
+    return State(Robot(model, given), *numbers)

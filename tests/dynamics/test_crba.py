@@ -1,0 +1,110 @@
+"""The inertia matrix against Pinocchio: symmetric, positive, sparse where branches part."""
+
+import numpy as np
+import pinocchio
+import pytest
+import torch
+from kernel_checks import check_kernel
+from peers import ROBOTS, close, peer, robot
+from reference import Reference, full, samples, worst, zoo, zoo_in_float32
+from small import chain, tree
+
+import adjoin
+from adjoin.dynamics.crba import crba
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_matrix_is_pinocchios(name):
+    ours, theirs = zoo(name)
+    assert worst(ours["crba"], theirs["crba"]) < 1e-10
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_matrix_is_symmetric_to_the_bit_and_positive_definite(name):
+    M = zoo(name)[0]["crba"]
+    assert torch.equal(M, M.mT)
+    assert torch.linalg.eigvalsh(M).min() > 0.0
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_float32_is_close_to_float64(name):
+    single, double = zoo_in_float32(name)
+    assert worst(single["crba"], double["crba"]) < 2e-5
+
+
+def test_followers_count_as_pinocchios_own_do():
+    model, pin = robot("panda"), peer("panda")
+    q = samples(model)[0]
+    expected = [full(pinocchio.crba(pin.pin, pin.data, pin.q(row)).copy()) for row in q]
+    assert worst(crba(model, q), expected) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["go2", "allegro", "humanoid"])
+def test_joints_on_different_branches_do_not_feel_each_other(name):
+    model = robot(name)
+    M = zoo(name)[0]["crba"]
+    owners = [body for body, joint in enumerate(model.joints) for _ in range(joint.nv)]
+
+    def path(body):
+        return [] if body < 0 else [body, *path(model.bodies[body].parent)]
+
+    apart = np.array([[i not in path(j) and j not in path(i) for j in owners] for i in owners])
+    assert apart.any()
+    assert not M[:, torch.from_numpy(apart)].any()
+
+
+def test_a_free_body_has_its_mass_and_its_inertia():
+    model = robot("box")
+    M = crba(model, samples(model, 3)[0])
+    assert torch.equal(M[0], M[2])
+    close(M[0, :3, :3], model.mass * torch.eye(3), 1e-15)
+    assert torch.linalg.eigvalsh(M[0, 3:, 3:]).tolist() == pytest.approx(
+        sorted(model.bodies[0].inertia[k] for k in (0, 3, 5)), rel=1e-12
+    )
+
+
+def test_armature_is_on_the_diagonal():
+    model = robot("go2")
+    q = samples(model, 3)[0]
+    armature = torch.rand(3, model.nv, dtype=torch.float64)
+    without = crba(model, q, params={"armature": torch.zeros(model.nv, dtype=torch.float64)})
+    close(crba(model, q, params={"armature": armature}) - without, torch.diag_embed(armature), 1e-13)
+
+
+def test_masses_and_placements_can_differ_by_environment():
+    model = tree()
+    q = samples(model, 4)[0]
+    own = model.parameters(dtype=torch.float64)
+    generator = torch.Generator().manual_seed(7)
+    params = {}
+    for name in ("mass", "com", "inertia", "joint_position", "joint_rotation", "armature"):
+        noise = torch.rand(4, *own[name].shape, generator=generator, dtype=torch.float64)
+        params[name] = own[name] * (0.8 + 0.4 * noise)
+    got = crba(model, q, params=params)
+    zero = torch.zeros(model.nv, dtype=torch.float64)
+    for i in range(4):
+        other = model.with_parameters({name: value[i] for name, value in params.items()})
+        close(got[i], Reference(other).answer(q[i], zero, zero, zero)["crba"])
+
+
+def test_the_kernel_satisfies_what_every_kernel_must():
+    model = chain("free", "revolute", "prismatic")
+
+    @adjoin.function(q=model.nq, mass=3, com=(3, 3))
+    def function(q, mass, com):
+        return crba(model, q, params={"mass": mass, "com": com})
+
+    own = model.parameters(dtype=torch.float64)
+    check_kernel(
+        function.kernel, [samples(model, 5)[0], own["mass"].repeat(5, 1), own["com"].repeat(5, 1, 1)], second=False
+    )
+
+
+def test_the_kernel_of_every_joint_satisfies_what_every_kernel_must():
+    model = tree()
+
+    @adjoin.function(q=model.nq)
+    def function(q):
+        return crba(model, q)
+
+    check_kernel(function.kernel, [samples(model, 5)[0]])
