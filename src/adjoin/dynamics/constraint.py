@@ -10,7 +10,8 @@ found from the small system (J M⁻¹ Jᵀ + eI) f = -(J a_free + Jdot v), where
 constraints (Featherstone, Rigid Body Dynamics Algorithms, chapter 8). The small e keeps the system solvable where
 constraints say the same thing twice. It is felt only in second and higher order, because the system is solved again
 for what is left over: the proximal method of Carpentier, Budhiraja and Mansard, "Proximal and sparse resolution of
-constrained dynamic equations", 2021.
+constrained dynamic equations", 2021. Derivatives are those of the solution of the system, by the implicit function
+theorem: they take one more solve, and the derivatives of inverse dynamics with a and f held.
 """
 
 import math
@@ -24,16 +25,27 @@ from adjoin.dynamics.jacobian import jacobian_of
 from adjoin.dynamics.kinematics import frame_index, transforms_from_frame
 from adjoin.dynamics.linear import Factor, Rows, is_zero
 from adjoin.dynamics.passive import passive_forces_of
-from adjoin.dynamics.rnea import Moving, bias_forces_of, motions, spin_matrix
+from adjoin.dynamics.rnea import Moving, bias_forces_of, body_forces, joint_forces, motions, spin_matrix
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
-from adjoin.spatial.motion import STILL, Transform, se3_log, transform_inverse, transform_multiply
+from adjoin.spatial.motion import (
+    STILL,
+    Spatial,
+    Transform,
+    force_to_child,
+    force_to_parent,
+    se3_log,
+    spatial_add,
+    transform_inverse,
+    transform_multiply,
+)
 from adjoin.spatial.rotation import from_quaternion, quaternion_along
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Vector3
+from adjoin.trace import implicit
 
 KINDS = ("weld", "point")
 REGULARISATION = 1e-6
@@ -132,14 +144,14 @@ class Held:
         """J v: of the held frame, as seen from the body that holds it."""
         return [_dot(row, self.state.v) for row in self.rows]
 
-    def drift(self) -> list[Scalar]:
-        """Jdot v: the acceleration of the held frame as seen from the body that holds it, if dv/dt were 0.
+    def acceleration(self, a: Sequence[Scalar]) -> list[Scalar]:
+        """J a + Jdot v: of the held frame, as seen from the body that holds it, if dv/dt is a.
 
         Of a point this is the classical acceleration, of a weld the rate of the spatial velocity in the frame's axes,
         both as Pinocchio has it. They differ only while the frame moves.
         """
         rotation, position = self.placement
-        moving = motions(self.state, [0.0] * self.state.robot.nv)
+        moving = motions(self.state, a)
         omega, alpha, point = (vector.apply_transposed(rotation, x) for x in _at(moving[self.body], position))
         inverse = transform_inverse(self.seen)
         world = (ZERO, ZERO, vector.negate(self.state.robot.gravity))
@@ -158,6 +170,15 @@ class Held:
             return list(vector.negate(position))
         angular, linear = se3_log(quaternion_along(rotation), position)
         return [*vector.negate(linear), *vector.negate(angular)]
+
+    def pull(self, forces: list[Spatial], wrench: Sequence[Scalar]) -> None:
+        """Take a force on the held frame from what the body needs, and add it to what the one that holds it needs."""
+        held = (vector.vector3(wrench[3:]), vector.vector3(wrench[:3]))
+        if self.body != WORLD:
+            moment, force = force_to_parent(self.placement, held)
+            forces[self.body] = spatial_add(forces[self.body], (vector.negate(moment), vector.negate(force)))
+        if self.holder != WORLD:
+            forces[self.holder] = spatial_add(forces[self.holder], force_to_child(self.seen, held))
 
 
 def _at(moving: Moving, point: Vector3) -> Moving:
@@ -183,7 +204,7 @@ class Multipliers:
         softness: list[Scalar] = []
         for index, held in enumerate(self.held):
             for first in range(0, len(held.rows), 3):
-                kept = [k for k in range(first, first + 3) if not all(map(_vanishes, held.rows[k]))]
+                kept = [k for k in range(first, first + 3) if not all(map(is_zero, held.rows[k]))]
                 halves = [self.inertia.half(held.rows[k]) for k in kept]
                 size = sum((self._product(half, half) for half in halves), 0.0)
                 self.places += [(index, k) for k in kept]
@@ -196,20 +217,28 @@ class Multipliers:
             matrix[k][k] = matrix[k][k] + soft
         self.matrix = Factor(matrix)
 
-    def solve(self, right: Sequence[Scalar], missing: Sequence[Sequence[Scalar]]) -> tuple[list[Scalar], Rows]:
-        """M⁻¹ (right + Jᵀ f) and f, such that J M⁻¹ (right + Jᵀ f) + missing = 0, for each constraint its own."""
+    def solve(self, right: Sequence[Scalar], missing: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        """M⁻¹ (right + Jᵀ f) and f, such that J M⁻¹ (right + Jᵀ f) + missing = 0."""
         half = self.inertia.half(right)
-        wanted = [-(self._product(h, half) + missing[i][k]) for h, (i, k) in zip(self.halves, self.places, strict=True)]
+        wanted = [-(self._product(h, half) + x) for h, x in zip(self.halves, missing, strict=True)]
         forces = self.matrix.solve(wanted)
         for _ in range(REFINEMENTS):
             again = [w + s * f for w, s, f in zip(wanted, self.softness, forces, strict=True)]
             forces = self.matrix.solve(again)
         for force, own in zip(forces, self.halves, strict=True):
-            half = [x if _vanishes(h) else x + force * h for x, h in zip(half, own, strict=True)]
-        wrenches: Rows = [[0.0] * 6 for _ in self.held]
+            half = [x if is_zero(h) else x + force * h for x, h in zip(half, own, strict=True)]
+        return self.inertia.rest(self._scaled(half)), forces
+
+    def rows(self, values: Sequence[Sequence[Scalar]]) -> list[Scalar]:
+        """Of values for every row of every constraint, those of the rows that are held by a force."""
+        return [values[i][k] for i, k in self.places]
+
+    def wrenches(self, forces: Sequence[Scalar]) -> Rows:
+        """The forces by constraint, [force; moment]."""
+        found: Rows = [[0.0] * 6 for _ in self.held]
         for force, (i, k) in zip(forces, self.places, strict=True):
-            wrenches[i][k] = force
-        return self.inertia.rest(self._scaled(half)), wrenches
+            found[i][k] = force
+        return found
 
     def _scaled(self, half: Sequence[Scalar]) -> list[Scalar]:
         return [0.0 if is_zero(x) else x * inverse for x, inverse in zip(half, self.inertia.inverse, strict=True)]
@@ -227,20 +256,40 @@ def constrained_dynamics_of(
     stabilisation: tuple[float, float] = (0.0, 0.0),
 ) -> ConstrainedDynamics:
     """`constrained_dynamics` over scalars."""
-    stiffness, damping = stabilisation
+    robot, (stiffness, damping) = state.robot, stabilisation
     solver = Multipliers(state, constraints, regularisation)
-    missing = []
-    for held in solver.held:
-        rates = held.drift()
-        if damping:
-            rates = [x + damping * y for x, y in zip(rates, held.velocity(), strict=True)]
-        if stiffness:
-            rates = [x + stiffness * y for x, y in zip(rates, held.error(), strict=True)]
-        missing.append(rates)
-    right = [t - b for t, b in zip(state.tau, bias_forces_of(state), strict=True)]
+    tau = state.tau
     if passive:
-        right = [x + p for x, p in zip(right, passive_forces_of(state), strict=True)]
-    return ConstrainedDynamics(*solver.solve(right, missing))
+        tau = [t + p for t, p in zip(tau, passive_forces_of(state), strict=True)]
+
+    def departing(a: Sequence[Scalar]) -> list[Scalar]:
+        rows = []
+        for held in solver.held:
+            rates = held.acceleration(a)
+            if damping:
+                rates = [x + damping * y for x, y in zip(rates, held.velocity(), strict=True)]
+            if stiffness:
+                rates = [x + stiffness * y for x, y in zip(rates, held.error(), strict=True)]
+            rows.append(rates)
+        return solver.rows(rows)
+
+    right = [t - b for t, b in zip(tau, bias_forces_of(state), strict=True)]
+    acceleration, forces = solver.solve(right, departing([0.0] * robot.nv))
+
+    def residual(x: Sequence[Scalar]) -> list[Scalar]:
+        a = x[: robot.nv]
+        needed = body_forces(state, a)
+        for held, wrench in zip(solver.held, solver.wrenches(x[robot.nv :]), strict=True):
+            held.pull(needed, wrench)
+        moving = zip(joint_forces(state, needed), robot.numbers("armature"), a, tau, strict=True)
+        return [t + m * y - given for t, m, y, given in moving] + [-y for y in departing(a)]
+
+    def solve(b: Sequence[Scalar]) -> list[Scalar]:
+        a, f = solver.solve(b[: robot.nv], b[robot.nv :])
+        return a + f
+
+    solved = implicit(acceleration + forces, residual, solve)
+    return ConstrainedDynamics(solved[: robot.nv], solver.wrenches(solved[robot.nv :]))
 
 
 @quantity("impulse_dynamics", "q", "v")
@@ -253,8 +302,8 @@ def impulse_dynamics_of(
     """`impulse_dynamics` over scalars."""
     solver = Multipliers(state, constraints, regularisation)
     missing = [[(1.0 + restitution) * x for x in held.velocity()] for held in solver.held]
-    change, impulses = solver.solve([0.0] * state.robot.nv, missing)
-    return ImpulseDynamics([v + x for v, x in zip(state.v, change, strict=True)], impulses)
+    change, impulses = solver.solve([0.0] * state.robot.nv, solver.rows(missing))
+    return ImpulseDynamics([v + x for v, x in zip(state.v, change, strict=True)], solver.wrenches(impulses))
 
 
 def constrained_dynamics(
@@ -356,10 +405,5 @@ def _several(label: str, constraints: FrameConstraint | Sequence[FrameConstraint
     return found
 
 
-def _vanishes(x: Scalar) -> bool:
-    """Whether a scalar is 0 by the structure of the robot."""
-    return is_zero(x.value if getattr(x, "op", None) == "const" else x)
-
-
 def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    return sum((x * y for x, y in zip(a, b, strict=True) if not _vanishes(x) and not _vanishes(y)), 0.0)
+    return sum((x * y for x, y in zip(a, b, strict=True) if not is_zero(x) and not is_zero(y)), 0.0)
