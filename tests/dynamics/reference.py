@@ -15,6 +15,7 @@ from adjoin.dynamics.rnea import bias_forces_of, gravity_forces_of, rnea_of
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.model.joint import NQ, NV
+from adjoin.model.parts import WORLD
 
 CORE = {
     "rnea": rnea_of,
@@ -84,6 +85,16 @@ class Reference:
         """Every core quantity in each state of a batch."""
         rows = [self.answer(*row) for row in zip(*(x.numpy() for x in (q, v, a, tau)), strict=True)]
         return {name: np.stack([row[name] for row in rows]) for name in CORE}
+
+
+def apart(model):
+    """Which degrees of freedom are on different branches, (nv, nv): the entries of M that are zero."""
+
+    def path(body):
+        return [] if body == WORLD else [body, *path(model.bodies[body].parent)]
+
+    paths = [path(body) for body, joint in enumerate(model.joints) for _ in range(joint.nv)]
+    return np.array([[i[0] not in j and j[0] not in i for j in paths] for i in paths])
 
 
 def worst(actual, expected, beside=0.0):

@@ -98,6 +98,15 @@ def test_velocity_is_the_derivative_of_the_path():
     assert torch.allclose(model.difference(back, there) / (2 * step), v, atol=1e-8)
 
 
+def test_the_rate_of_a_configuration_is_the_slope_of_integrate():
+    model = one_of_each()
+    q, _, v = samples(model, 5)
+    step = 1e-6
+    slope = (model.integrate(q, v, step) - model.integrate(q, v, -step)) / (2 * step)
+    rate = torch.stack(manifold.rate(model, q.unbind(-1), v.unbind(-1)), -1)
+    assert torch.allclose(rate, slope, atol=1e-9)
+
+
 def test_continuous_joints_take_the_short_way_and_planar_angles_too():
     model = one_of_each()
     q0 = model.neutral(dtype=torch.float64)
