@@ -125,7 +125,7 @@ def _function(
 ) -> Function:
     """The kernel of some quantities for one model, made when first asked for."""
     kept = _made.get(model)
-    key = (names, wanted, loads, params, reference)
+    key = (label, names, wanted, loads, params, reference)
     found = None if kept is None else kept.get(key)
     if found is None:
         with _lock:
