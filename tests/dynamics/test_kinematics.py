@@ -277,6 +277,16 @@ def test_placements_may_differ_between_environments():
         close(found[k], forward_kinematics(changed, q[k], "arm_site"))
 
 
+def test_rotations_given_as_longer_quaternions_are_normalized():
+    model = floating()
+    q, _, _ = states(model, 3)
+    given = ("joint_rotation", "frame_rotation")
+    params = {name: 1.7 * value for name, value in model.parameters(dtype=torch.float64).items() if name in given}
+    for output in ("matrix", "quaternion"):
+        found = forward_kinematics(model, q, "slider_site", params, output=output)
+        close(found, forward_kinematics(model, q, "slider_site", output=output))
+
+
 def test_traced_functions_may_use_them():
     model = floating()
     q, v, _ = states(model, 4)

@@ -178,13 +178,10 @@ def composite_rates(state: State, composites: Sequence[Composite]) -> list[Compo
         parent = robot.parents[body]
         if parent != WORLD:
             (mass, h, about), (turning, sliding) = composites[body], state.joint_velocities[body]
-            turned = vector.multiply(vector.skew(turning), inertia.to_matrix(about))
-            turn_rate = inertia.symmetric_add(
-                inertia.from_matrix(turned), inertia.from_matrix(vector.transpose(turned))
-            )
+            half = vector.multiply(vector.skew(turning), inertia.to_matrix(about))
+            turned = inertia.symmetric_add(inertia.from_matrix(half), inertia.from_matrix(vector.transpose(half)))
             flow = vector.add(vector.cross(turning, h), vector.scale(mass, sliding))
-            slide_rate = shifted(IDENTITY, sliding, 0.0, h, turn_rate)[2]
-            rate = merged(found[body], (0.0, flow, slide_rate))
+            rate = merged(found[body], (0.0, flow, shifted(IDENTITY, sliding, 0.0, h, turned)[2]))
             found[parent] = merged(found[parent], shifted(*state.transforms[body], *rate))
     return found
 
