@@ -105,7 +105,7 @@ def worst(actual, expected, beside=0.0):
     actual, expected = np.asarray(actual, dtype=float), np.asarray(expected, dtype=float)
     assert actual.shape == expected.shape
     rest = tuple(range(1, expected.ndim))
-    scale = np.maximum(np.abs(expected), np.abs(beside)).max(axis=rest, initial=0.0)
+    scale = np.maximum(np.abs(expected), np.abs(np.asarray(beside))).max(axis=rest, initial=0.0)
     difference = np.abs(actual - expected).max(axis=rest, initial=0.0)
     return float((difference / np.where(scale > 0.0, scale, 1.0)).max(initial=0.0))
 
