@@ -87,6 +87,17 @@ def test_the_gradient_does_not_run_the_loop_backwards():
     assert gradient.operations <= program.operations + 4
 
 
+def test_equal_values_with_other_rules_are_other_kernels():
+    def double(residual):
+        return adjoin.function(p=1)(lambda p: at.implicit([2.0 * p[0]], residual(p), lambda b: b))
+
+    kept, cut = double(lambda p: lambda x: [x[0] - 2.0 * p[0]]), double(lambda p: lambda x: x)
+    p = positive(3, 1).requires_grad_()
+    assert torch.equal(kept(p), cut(p))
+    assert torch.equal(torch.autograd.grad(kept(p).sum(), p)[0], torch.full_like(p, 2.0))
+    assert torch.equal(torch.autograd.grad(cut(p).sum(), p)[0], torch.zeros_like(p))
+
+
 def test_numbers_come_back_as_they_are():
     assert at.implicit([1.5], lambda x: x, lambda b: b) == [1.5]
 

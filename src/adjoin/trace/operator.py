@@ -31,7 +31,7 @@ class Kernel:
 
     def __init__(self, program: Program):
         self.program = program
-        self.key = program.digest
+        self.key = program.key
         self.shares = any(slot.shared for slot in program.inputs)
         # Kernels that compute the same share what is made of them, and keep alive the one that is found by its key.
         self._twin = _registry.get(self.key)

@@ -15,7 +15,7 @@ from adjoin.trace.adjoint import pullback
 from adjoin.trace.control import Scratch, Stream
 from adjoin.trace.forward import pushforward
 from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, tracing
-from adjoin.trace.plan import Loop, Plan, make_plan
+from adjoin.trace.plan import Loop, Plan, make_plan, reachable
 from adjoin.trace.rewrite import copy, has_rules
 from adjoin.trace.scalars import select
 
@@ -82,6 +82,17 @@ class Program:
         text = [repr((self.inputs, self.outputs, self.integers))]
         numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate([*chain(*self.sources)])}
         _describe(self.plan, numbers, text)
+        return hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of what it computes and of how it is differentiated."""
+        if self.ruled is None:
+            return self.digest
+        sources, targets = self.ruled
+        numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate([*chain(*sources)])}
+        text = [self.digest]
+        _describe_ruled([*chain(*targets)], numbers, text)
         return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
     @cached_property
@@ -319,6 +330,25 @@ def _describe_body(loop: Loop, outer: dict[Expr, int], text: list[str]) -> None:
     parameters += [parameter for i in loop.streams for parameter in body.steps[i]]
     _describe(loop.plan, {parameter: -1 - i for i, parameter in enumerate(parameters)}, text)
     text.append("end")
+
+
+def _describe_ruled(targets: Sequence[Expr], numbers: dict[Expr, int], text: list[str]) -> None:
+    """Append a description of everything behind the targets, dead results of loops and rules included."""
+    for node in reachable(targets):
+        if node in numbers:
+            continue
+        data = node.data
+        if node.op == "scan":
+            text.append(f"{data.length} {data.reverse}")
+            _describe_ruled([*data.results, *chain(*data.outputs)], numbers, text)
+            data = None
+        elif node.op == "implicit":
+            _describe_ruled([*data.residual, *data.solved, *data.transposed], numbers, text)
+            data = [numbers[value] for value in (*data.residual, *data.solved, *data.transposed)]
+        numbers[node] = len(numbers)
+        place = node.index if node.op == "param" else ""
+        text.append(f"{node.op} {node.width} {[numbers[arg] for arg in node.args]} {data} {place}")
+    text.append(str([numbers[target] for target in targets]))
 
 
 def _work(plan: Plan) -> int:
