@@ -61,30 +61,28 @@ class Reference:
         pinocchio.framesForwardKinematics(self.peer.pin, self.peer.data, self.q(q))
         return self.peer.data.oMf[self.peer.frame(frame)].copy()
 
-    def answer(self, q, v, a, tau):
-        """Every core quantity in one state."""
+    def answer(self, q, v, a, tau, quantities=tuple(CORE)):
+        """Core quantities in one state, by name."""
         pin, data, G, q = self.peer.pin, self.peer.data, self.ratios, self.q(q)
         v, a, tau = (np.asarray(x, dtype=float) for x in (v, a, tau))
         M = G.T @ full(pinocchio.crba(pin, data, q)) @ G
         bias = G.T @ pinocchio.rnea(pin, data, q, G @ v, 0 * (G @ a))
         found = {
-            "rnea": G.T @ pinocchio.rnea(pin, data, q, G @ v, G @ a),
-            "bias_forces": bias,
-            "gravity_forces": G.T @ pinocchio.computeGeneralizedGravity(pin, data, q),
-            "crba": M,
+            "rnea": lambda: G.T @ pinocchio.rnea(pin, data, q, G @ v, G @ a),
+            "bias_forces": lambda: bias,
+            "gravity_forces": lambda: G.T @ pinocchio.computeGeneralizedGravity(pin, data, q),
+            "crba": lambda: M,
+            "aba": lambda: pinocchio.aba(pin, data, q, v, tau).copy(),
+            "minverse": lambda: full(pinocchio.computeMinverse(pin, data, q)),
         }
         if self.follows:
-            found["aba"] = np.linalg.solve(M, tau - bias)
-            found["minverse"] = np.linalg.inv(M)
-        else:
-            found["aba"] = pinocchio.aba(pin, data, q, v, tau).copy()
-            found["minverse"] = full(pinocchio.computeMinverse(pin, data, q))
-        return found
+            found |= {"aba": lambda: np.linalg.solve(M, tau - bias), "minverse": lambda: np.linalg.inv(M)}
+        return {name: found[name]() for name in quantities}
 
-    def answers(self, q, v, a, tau):
-        """Every core quantity in each state of a batch."""
-        rows = [self.answer(*row) for row in zip(*(x.numpy() for x in (q, v, a, tau)), strict=True)]
-        return {name: np.stack([row[name] for row in rows]) for name in CORE}
+    def answers(self, q, v, a, tau, quantities=tuple(CORE)):
+        """Core quantities in each state of a batch."""
+        rows = [self.answer(*row, quantities) for row in zip(*(x.numpy() for x in (q, v, a, tau)), strict=True)]
+        return {name: np.stack([row[name] for row in rows]) for name in quantities}
 
 
 def apart(model):

@@ -115,6 +115,14 @@ def test_constants_inside_a_traced_function_are_folded():
     assert momentum.kernel.program.operations == 6  # four products, two sums
 
 
+def test_a_robot_without_joints_has_empty_vectors_and_matrices():
+    model = adjoin.Model("nothing", ())
+    found = compute(model, *torch.zeros(4, 3, 0), quantities=list(CORE))
+    assert {name: tuple(value.shape) for name, value in found.items()} == {
+        name: (3, 0, 0) if name in ("crba", "minverse") else (3, 0) for name in CORE
+    }
+
+
 # Nothing shared, nothing kept
 
 

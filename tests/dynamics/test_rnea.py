@@ -234,12 +234,6 @@ def test_inputs_and_parameters_broadcast():
         close(got[i], rnea(model, q, v[0].expand(3, 2), a, params={"gravity": gravity[i, 0]}), 1e-14)
 
 
-def test_a_model_without_joints_has_no_forces():
-    model = adjoin.Model("nothing", ())
-    empty = torch.zeros(3, 0, dtype=torch.float64)
-    assert rnea(model, empty, empty, empty).shape == (3, 0)
-
-
 def test_a_body_in_free_fall_needs_no_force_and_a_held_one_its_weight():
     model = robot("box")
     q, v, _, _ = samples(model, 16)

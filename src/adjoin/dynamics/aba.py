@@ -127,7 +127,7 @@ def aba_of(state: State, passive: bool = False) -> list[Scalar]:
     return implicit(a, residual, solve)
 
 
-@quantity("minverse", "q")
+@quantity("minverse", "q", square=True)
 def minverse_of(state: State) -> list[list[Scalar]]:
     """`minverse` over scalars: one solve for each unit torque; by symmetry half of each is enough."""
     nv = state.robot.nv

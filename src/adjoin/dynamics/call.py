@@ -36,22 +36,24 @@ class Quantity:
         name: the public function's.
         inputs: which of q, v, a and tau it needs.
         compute: takes the state, and options by name; gives nested scalars.
+        square: whether it is matrices (nv, nv), which the empty list of a robot without joints does not tell.
     """
 
     name: str
     inputs: tuple[str, ...]
     compute: Callable[..., Any]
+    square: bool = False
 
 
 QUANTITIES: dict[str, Quantity] = {}
 """Every quantity by name."""
 
 
-def quantity(name: str, *inputs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def quantity(name: str, *inputs: str, square: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function of a state as a quantity."""
 
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
-        QUANTITIES[name] = Quantity(name, inputs, compute)
+        QUANTITIES[name] = Quantity(name, inputs, compute, square)
         return compute
 
     return register
@@ -192,7 +194,7 @@ def _inline(
         for option, _ in options:
             if option not in known:
                 raise InputError(f"{label}: {name} has no option {option!r}; options: {', '.join(known) or 'none'}")
-        results[own] = _arrays(compute(state, **dict(options)))
+        results[own] = _arrays(compute(state, **dict(options)), (model.nv,) * 2 if QUANTITIES[name].square else None)
     return results
 
 
@@ -206,11 +208,12 @@ def _require(label: str, name: str, value: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: Any, shape: tuple[int, ...] | None = None) -> Any:
     """Object arrays of nested lists; named tuples of them stay what they are."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[_arrays(part) for part in value])
-    return np.array(value, dtype=object)
+        return type(value)(*[_arrays(part, shape) for part in value])
+    array = np.array(value, dtype=object)
+    return array if shape is None else array.reshape(shape)
 
 
 def _slot(name: str | None) -> str:

@@ -64,7 +64,7 @@ def momentum(composite: Composite, motion: Spatial) -> Spatial:
     return turning, vector.subtract(vector.scale(mass, linear), vector.cross(moment, angular))
 
 
-@quantity("crba", "q")
+@quantity("crba", "q", square=True)
 def crba_of(state: State) -> list[list[Scalar]]:
     """`crba` over scalars. Entries that are zero by the tree's structure are the number 0."""
     robot = state.robot
