@@ -6,12 +6,14 @@ import pinocchio
 import pytest
 import torch
 from kernel_checks import check_kernel
+from kinds import every_kind
 from peers import ROBOTS, close, peer, robot, states
 
 from adjoin.dynamics.aba import aba
 from adjoin.dynamics.call import compute
 from adjoin.dynamics.constraint import FrameConstraint, constrained_dynamics, impulse_dynamics
 from adjoin.dynamics.crba import crba
+from adjoin.dynamics.jacobian import jacobian
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError
 from adjoin.model.joint import Joint
@@ -139,6 +141,27 @@ def test_pinocchio_agrees(name, constraints, gains):
         close(acceleration[i], expected, 1e-8)
         parts = [forces[i, k, : 6 if c.kind == "weld" else 3] for k, c in enumerate(constraints)]
         close(torch.cat(parts), multipliers, 1e-8)
+
+
+def test_joints_of_every_kind_and_joints_that_follow_others():
+    model = every_kind()
+    q, v, tau = states(model, 12)
+    held = (FrameConstraint("slider_site"), FrameConstraint("wheel_site", "pusher_site", "point"))
+    v, _ = impulse_dynamics(model, q, v, held, regularisation=EXACT)
+    acceleration, forces = constrained_dynamics(model, q, v, tau, held, regularisation=EXACT)
+    step, pulled = 1e-5, 0.0
+    for k, (constraint, size) in enumerate(zip(held, (6, 3), strict=True)):
+
+        def moving(time, constraint=constraint, size=size):
+            later = model.integrate(q, v, time)
+            J = jacobian(model, later, constraint.frame, "local", relative_to=constraint.other)[:, :size]
+            return J, (J @ (v + time * acceleration)[..., None])[..., 0]
+
+        J, velocity = moving(0.0)
+        close(velocity, torch.zeros(12, size))
+        close((moving(step)[1] - moving(-step)[1]) / (2 * step), torch.zeros(12, size), 1e-5)
+        pulled = pulled + (J.mT @ forces[:, k, :size, None])[..., 0]
+    close(rnea(model, q, v, acceleration) - tau, pulled, 1e-9)
 
 
 @pytest.mark.parametrize("restitution", [0.0, 0.4])

@@ -54,6 +54,18 @@ def test_axis_angle_rpy_and_quaternions_agree():
         assert torch.allclose(as_tensor(rotation.from_quaternion(rotation.to_quaternion(m))), as_tensor(m), atol=1e-14)
 
 
+def test_quaternions_along_matrices_give_the_angle_up_to_half_turns():
+    rng = random.Random(6)
+    for angle in (0.0, 1e-9, 0.3, 1.6, 2.5, 3.1, math.pi - 1e-9, math.pi):
+        for axis in (*vector.IDENTITY, *(random_vector(rng) for _ in range(20))):
+            axis = vector.scale(1 / vector.norm(axis), axis)
+            q = rotation.quaternion_along(rotation.from_axis_angle(axis, angle))
+            found = rotation.quaternion_log(q)
+            sign = math.copysign(1.0, vector.dot(found, axis)) if angle > 3.14 else 1.0
+            assert found == pytest.approx(vector.scale(sign * angle, axis), abs=1e-8 if angle > 3.14 else 1e-14)
+            assert max(map(abs, q)) >= 1.0 - 1e-12
+
+
 @pytest.mark.parametrize(
     "rpy",
     [
