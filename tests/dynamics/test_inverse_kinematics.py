@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from kernel_checks import check_invariance, check_kernel
+from kernel_checks import DEVICES, check_invariance, check_kernel
 from kinds import every_kind
 from peers import robot
 
@@ -28,8 +28,8 @@ G1_ARM = tuple(f"left_{name}_joint" for name in ("shoulder_pitch", "shoulder_rol
 )
 
 
-def source(seed=0):
-    return torch.Generator().manual_seed(seed)
+def source(seed=0, device="cpu"):
+    return torch.Generator(device).manual_seed(seed)
 
 
 def inside(model, q):
@@ -63,11 +63,13 @@ def missed(model, q, frame, target):
     return (here - there)[..., :3, 3].norm(dim=-1), torch.atan2(axis.norm(dim=-1), cosine)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ARMS)
-def test_random_poses_of_arms_are_reached_within_the_limits(name):
+def test_random_poses_of_arms_are_reached_within_the_limits(name, device):
     model, frame = robot(name), ARMS[name]
     target = pose(model, posed(model, 1000), frame)
-    found = inverse_kinematics(model, {frame: target}, generator=source(1))
+    found = inverse_kinematics(model, {frame: target.to(device)}, generator=source(1, device))
+    found = type(found)(*[x.cpu() for x in found])
     assert found.success.double().mean() >= 0.99
     distance, angle = missed(model, found.q, frame, target)
     assert torch.equal(found.q, inside(model, found.q))
@@ -300,7 +302,8 @@ def test_the_kernels_are_sound():
     tracked = target[:2].clone().requires_grad_()
     inverse_kinematics(model, {frame: tracked}, q[:2], tolerance=(1e-5, 1e-5))
     kernels = {purpose: made for (problem, purpose), made in room._made[model].items() if problem.tolerance[0] == 1e-5}
-    check_invariance(kernels["solve"].kernel, [q, target], (8,))
+    for device in DEVICES:
+        check_invariance(kernels["solve"].kernel, [q.to(device), target.to(device)], (8,))
     check_kernel(kernels["improve"].kernel, [q, pose(model, q, frame, "quaternion")], second=False)
 
 
