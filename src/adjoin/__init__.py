@@ -5,6 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adjoin import robots
+    from adjoin.dynamics.aba import aba, minverse
+    from adjoin.dynamics.call import compute
+    from adjoin.dynamics.centroidal import (
+        center_of_mass,
+        center_of_mass_acceleration,
+        center_of_mass_jacobian,
+        center_of_mass_velocity,
+        centroidal_momentum,
+        centroidal_momentum_matrix,
+        centroidal_momentum_matrix_derivative,
+        centroidal_momentum_rate,
+    )
+    from adjoin.dynamics.constraint import FrameConstraint, constrained_dynamics, impulse_dynamics
+    from adjoin.dynamics.crba import crba
+    from adjoin.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
+    from adjoin.dynamics.inverse_kinematics import inverse_kinematics
+    from adjoin.dynamics.jacobian import jacobian, jacobian_derivative
+    from adjoin.dynamics.kinematics import forward_kinematics, frame_acceleration, frame_velocity
+    from adjoin.dynamics.passive import passive_forces
+    from adjoin.dynamics.rnea import bias_forces, gravity_forces, rnea
     from adjoin.io.load import load
     from adjoin.io.store import save
     from adjoin.io.urdf_write import to_urdf
@@ -14,16 +34,82 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Integer", "Model", "PerStep", "forest", "function", "load", "robots", "save", "to_urdf"]
+__all__ = [
+    "FrameConstraint",
+    "Integer",
+    "Model",
+    "PerStep",
+    "aba",
+    "bias_forces",
+    "center_of_mass",
+    "center_of_mass_acceleration",
+    "center_of_mass_jacobian",
+    "center_of_mass_velocity",
+    "centroidal_momentum",
+    "centroidal_momentum_matrix",
+    "centroidal_momentum_matrix_derivative",
+    "centroidal_momentum_rate",
+    "compute",
+    "constrained_dynamics",
+    "crba",
+    "forest",
+    "forward_kinematics",
+    "frame_acceleration",
+    "frame_velocity",
+    "function",
+    "gravity_forces",
+    "impulse_dynamics",
+    "inverse_kinematics",
+    "jacobian",
+    "jacobian_derivative",
+    "kinetic_energy",
+    "load",
+    "mechanical_energy",
+    "minverse",
+    "passive_forces",
+    "potential_energy",
+    "rnea",
+    "robots",
+    "save",
+    "to_urdf",
+]
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
 _HOMES = {
+    "FrameConstraint": "adjoin.dynamics.constraint",
     "Integer": "adjoin.trace.function",
     "Model": "adjoin.model.model",
     "PerStep": "adjoin.trace.function",
+    "aba": "adjoin.dynamics.aba",
+    "bias_forces": "adjoin.dynamics.rnea",
+    "center_of_mass": "adjoin.dynamics.centroidal",
+    "center_of_mass_acceleration": "adjoin.dynamics.centroidal",
+    "center_of_mass_jacobian": "adjoin.dynamics.centroidal",
+    "center_of_mass_velocity": "adjoin.dynamics.centroidal",
+    "centroidal_momentum": "adjoin.dynamics.centroidal",
+    "centroidal_momentum_matrix": "adjoin.dynamics.centroidal",
+    "centroidal_momentum_matrix_derivative": "adjoin.dynamics.centroidal",
+    "centroidal_momentum_rate": "adjoin.dynamics.centroidal",
+    "compute": "adjoin.dynamics.call",
+    "constrained_dynamics": "adjoin.dynamics.constraint",
+    "crba": "adjoin.dynamics.crba",
     "forest": "adjoin.model.compose",
+    "forward_kinematics": "adjoin.dynamics.kinematics",
+    "frame_acceleration": "adjoin.dynamics.kinematics",
+    "frame_velocity": "adjoin.dynamics.kinematics",
     "function": "adjoin.trace.function",
+    "gravity_forces": "adjoin.dynamics.rnea",
+    "impulse_dynamics": "adjoin.dynamics.constraint",
+    "inverse_kinematics": "adjoin.dynamics.inverse_kinematics",
+    "jacobian": "adjoin.dynamics.jacobian",
+    "jacobian_derivative": "adjoin.dynamics.jacobian",
+    "kinetic_energy": "adjoin.dynamics.energy",
     "load": "adjoin.io.load",
+    "mechanical_energy": "adjoin.dynamics.energy",
+    "minverse": "adjoin.dynamics.aba",
+    "passive_forces": "adjoin.dynamics.passive",
+    "potential_energy": "adjoin.dynamics.energy",
+    "rnea": "adjoin.dynamics.rnea",
     "robots": "adjoin.robots",
     "save": "adjoin.io.store",
     "to_urdf": "adjoin.io.urdf_write",

@@ -180,15 +180,14 @@ def scan(
 
     Args:
         body: takes the step's index, the carry and one element of each input stream; gives the next carry, of the
-            same structure, and one element of the output streams (a Stream is made of each leaf structure given, or
-            None).
+            same structure, and one element of the output stream, or a dict of elements of several, or None.
         carry: any nesting of lists, tuples, dicts and object arrays of scalars, and scratch arrays.
         inputs: a Stream, or a list or tuple of them, all of one length.
         length: number of steps where there is no input stream: a number, or an integer input of the kernel.
         reverse: from the last step to the first; outputs keep the order of the inputs.
 
     Returns:
-        The last carry, and a Stream of the outputs.
+        The last carry, and the Stream of outputs, or a dict of them, or None.
     """
     streams = [inputs] if isinstance(inputs, Stream) else list(inputs)
     initial = list(tree.leaves(carry))
@@ -228,14 +227,14 @@ def scan(
         if after.kind == ARRAY and root(after) is not before:
             raise TraceError("the body returned another scratch array than the one it was given in its place")
         spec.results.append(after)
-    flat_output = [graph.lift(value) for value in tree.leaves(output)]
-    if flat_output:
-        spec.outputs.append(flat_output)
+    several = output if isinstance(output, dict) else {None: output} if list(tree.leaves(output)) else {}
+    spec.outputs += [[graph.lift(value) for value in tree.leaves(element)] for element in several.values()]
     node = close(spec, outer, first, [stream.source for stream in streams])
     last = tree.rebuild(
         carry, (Scratch(r) if isinstance(v, Scratch) else r for r, v in zip(finals(node), initial, strict=True))
     )
-    return last, (Stream(output_stream(node, 0), steps, output) if flat_output else None)
+    made = {key: Stream(output_stream(node, i), steps, element) for i, (key, element) in enumerate(several.items())}
+    return last, made if isinstance(output, dict) else made.get(None)
 
 
 def loop(count: int | Expr, body: Callable[[Expr, Any], Any], carry: Any) -> Any:

@@ -89,7 +89,7 @@ class Kernel:
 
     def __call__(self, tensors: Sequence[torch.Tensor], integers: tuple[int, ...] = ()) -> list[torch.Tensor]:
         """Run on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in."""
-        kernel, batch, tensors = _arrange(self, tensors)
+        kernel, batch, tensors = arrange(self, tensors)
         tracked = False
         for tensor in tensors:
             if tensor.requires_grad:
@@ -105,15 +105,21 @@ class Kernel:
         return kernel.run(tensors, integers, batch)
 
     def run(
-        self, tensors: Sequence[torch.Tensor], integers: tuple[int, ...], batch: tuple[int, ...]
+        self,
+        tensors: Sequence[torch.Tensor],
+        integers: tuple[int, ...],
+        batch: tuple[int, ...],
+        into: Sequence[torch.Tensor | None] | None = None,
     ) -> list[torch.Tensor]:
-        """Allocate the results and launch; no autograd."""
+        """Allocate the results, where `into` has no contiguous tensor for one, and launch; no autograd."""
         program = self.program
         dtype, device = tensors[0].dtype, tensors[0].device
         count = math.prod(batch)
         code = self.code(device, dtype)
+        places = into or [None] * len(program.outputs)
         if code is None:
-            return self._interpret(tensors, integers, batch, count)
+            results = self._interpret(tensors, integers, batch, count)
+            return [r if place is None else place.copy_(r) for r, place in zip(results, places, strict=True)]
         words: list[int] = []
         kept = []
         for slot, tensor in zip(program.inputs, tensors, strict=True):
@@ -128,11 +134,11 @@ class Kernel:
             kept.append(flat)
             words += (flat.data_ptr(), 0 if slot.shared else flat.stride(-2), flat.stride(0))
         results: list[torch.Tensor] = []
-        for slot in program.outputs:
+        for slot, place in zip(program.outputs, places, strict=True):
             steps = () if slot.length is None else (self._steps(slot, integers),)
             rows = -(-count // code.lanes(count)) if slot.shared else count
             shape = (*steps, rows, slot.size) if slot.shared else (*steps, *batch, *slot.shape)
-            results.append(torch.empty(shape, dtype=dtype, device=device))
+            results.append(torch.empty(shape, dtype=dtype, device=device) if place is None else place)
             words += (results[-1].data_ptr(), slot.size, rows * slot.size)
         if count:
             code.launch(words, count, integers)
@@ -178,7 +184,7 @@ def _forward_mode() -> bool:
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def _arrange(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
+def arrange(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
     """Decide what is shared, and bring everything else to the common batch shape."""
     slots = kernel.program.inputs
     batches = [

@@ -1,0 +1,1 @@
+"""Time stepping: actuation, contact and integration as one traced step, rolled out in one launch."""

@@ -1,0 +1,274 @@
+"""A traced step repeated over time: one launch forward, one launch back.
+
+The forward launch runs all steps and writes the carry after each. These are the checkpoints: the backward launch walks
+them from the last to the first, recomputes one step from each and applies its adjoint, so that memory is the trajectory
+itself (Qiao et al., ICML 2021, section 5). With `every=k` only every k-th carry is kept; the backward pass then runs k
+steps forward again before it walks them back.
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.simulation.progress import Progress
+from adjoin.trace.control import scan
+from adjoin.trace.graph import Expr, current_graph
+from adjoin.trace.operator import Kernel, arrange
+from adjoin.trace.program import Program, Slot, trace
+from adjoin.trace.rewrite import copy
+from adjoin.trace.scalars import select
+
+Values = dict[str, Any]
+Shapes = Mapping[str, tuple[int, ...]]
+Step = Callable[[Values, Values, Values], tuple[Values, Values]]
+
+STEPS = "steps"
+
+
+class Rollout:
+    """A step as a differentiable operator over many steps.
+
+    Args:
+        name: for messages.
+        step: takes the carry, one element of each stream, and the constants, as arrays of scalars by name; gives the
+            next carry, with the same names, and the outputs of the step.
+        carry: name -> shape.
+        streams: name -> shape of one element.
+        constants: name -> shape; one for the batch or one per environment.
+        alive: of the last carry, whether gradients pass: an environment where it does not hold gets exactly 0.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Step,
+        carry: Shapes,
+        streams: Shapes,
+        constants: Shapes,
+        alive: Callable[[Values], Expr] | None = None,
+    ):
+        self.name, self._alive, self.guarded = name, alive, alive is not None
+        self.carry = tuple(Slot(key, shape) for key, shape in carry.items())
+        self.streams = tuple(Slot(key, shape, STEPS) for key, shape in streams.items())
+        self.constants = tuple(Slot(key, shape) for key, shape in constants.items())
+        once = [Slot(slot.name, slot.shape) for slot in (*self.carry, *self.streams, *self.constants)]
+        self.outputs: tuple[str, ...] = ()
+
+        def one(**values: Any) -> tuple[Any, ...]:
+            parts = [{slot.name: values[slot.name] for slot in slots} for slots in self._parts()]
+            following, outputs = step(*parts)
+            self.outputs = tuple(outputs)
+            return tuple([following[slot.name] for slot in self.carry] + list(outputs.values()))
+
+        self.step, _ = trace(f"{name}_step", one, once)
+        self.kernel = Kernel(self._forward())
+        self._made: dict[Any, Kernel] = {}
+
+    def _parts(self) -> tuple[tuple[Slot, ...], ...]:
+        return self.carry, self.streams, self.constants
+
+    def __call__(
+        self,
+        carry: Mapping[str, torch.Tensor],
+        streams: Mapping[str, torch.Tensor],
+        constants: Mapping[str, torch.Tensor],
+        every: int = 1,
+        progress: bool = False,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run as many steps as the streams are long.
+
+        Args:
+            carry: the first.
+            streams: (steps, ..., *shape).
+            constants: (..., *shape).
+            every: which carries are kept and returned: the first, then every k-th, and the last.
+            progress: whether to show a bar; Ctrl-C then ends the rollout after the steps that are done.
+
+        Returns:
+            The carries, and the outputs of all steps, by name; time is their first dimension.
+        """
+        named = {**carry, **streams, **constants}
+        tensors = [named[slot.name] for slots in self._parts() for slot in slots]
+        kernel, batch, tensors = arrange(self.kernel, tensors)
+        count = len(self.carry)
+        first = [t.expand((*batch, *slot.shape)) for t, slot in zip(tensors[:count], self.carry, strict=True)]
+        results = _Rolled.apply(self, kernel, batch, every, progress, *first, *tensors[count:])
+        return dict(zip([s.name for s in self.carry], results, strict=False)), dict(
+            zip(self.outputs, results[count:], strict=True)
+        )
+
+    # Programs
+
+    def _forward(self) -> Program:
+        count = len(self.carry)
+
+        def traced(**values: Any) -> dict[str, Any]:
+            constants = [flat(values[slot.name]) for slot in self.constants]
+
+            def body(_: Expr, carry: list[Any], elements: list[Any]) -> tuple[Any, Any]:
+                results = inline(self.step, [*carry, *map(flat, elements), *constants])
+                return results[:count], dict(zip(names, shaped(results, self.step.outputs), strict=True))
+
+            names = [*[slot.name for slot in self.carry], *self.outputs]
+            start = [flat(values[slot.name]) for slot in self.carry]
+            return scan(body, start, [values[slot.name] for slot in self.streams])[1]
+
+        return trace(self.name, traced, [*self.carry, *self.streams, *self.constants])[0]
+
+    def backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Kernel:
+        """The kernel of the backward launch: see `_backward`, made when first asked for."""
+        key = (wanted, given, shared)
+        if key not in self._made:
+            self._made[key] = Kernel(self._backward(*key))
+        return self._made[key]
+
+    def _backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Program:
+        """The program of the backward launch.
+
+        Its inputs are the carry before each step, the streams, the cotangents that are given for each step, the
+        constants, the last carry if it decides what is alive, and the cotangent of the last carry; its outputs the
+        cotangent of the first carry, and the gradients that are wanted.
+
+        Args:
+            wanted: for each stream and constant, whether its gradient is.
+            given: for each carry and output, whether there is a cotangent for it after each step.
+            shared: for each constant, whether it is one for the batch.
+        """
+        count, behind = len(self.carry), len(self.carry) + len(self.streams)
+        slots = [Slot(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry] + list(self.streams)
+        for i, slot in enumerate(self.step.outputs):
+            slots += [Slot(f"grad_{i}", slot.shape, STEPS)] if given[i] else []
+        streamed = len(slots)
+        slots += [Slot(slot.name, slot.shape, None, one) for slot, one in zip(self.constants, shared, strict=True)]
+        slots += [Slot(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
+        slots += [Slot(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
+        pull, present = self.step.vjp((True,) * count + wanted, (True,) * count + given[count:])
+        asked = [count + i for i, is_wanted in enumerate(wanted) if is_wanted]
+
+        def traced(**values: Any) -> dict[str, Any]:
+            constants = [flat(values[slot.name]) for slot in self.constants]
+            alive = self._alive and self._alive({slot.name: values[f"last_{slot.name}"] for slot in self.carry})
+
+            def body(_: Expr, carry: Any, elements: list[Any]) -> tuple[Any, Any]:
+                adjoint, sums = carry
+                parts = [flat(element) for element in elements]
+                direct = iter(parts[behind:])
+                seeds = []
+                for i, is_given in enumerate(given):
+                    seed = next(direct) if is_given else None
+                    if i < count:
+                        seed = adjoint[i] if seed is None else [a + b for a, b in zip(adjoint[i], seed, strict=True)]
+                    if seed is not None:
+                        seeds.append(seed if alive is None else [select(alive, x, 0.0) for x in seed])
+                found = dict(zip(present, inline(pull, [*parts[:behind], *constants, *seeds]), strict=True))
+                gradients = [found.get(i, [0.0] * slot.size) for i, slot in enumerate(self.step.inputs)]
+                sums = {i: [a + b for a, b in zip(sums[i], gradients[i], strict=True)] for i in sums}
+                streams = [i for i in asked if i < behind]
+                rows = shaped([gradients[i] for i in streams], [self.step.inputs[i] for i in streams])
+                return (gradients[:count], sums), dict(zip(streams, rows, strict=True))
+
+            start = [flat(values[f"adjoint_{slot.name}"]) for slot in self.carry]
+            zeros = {i: [0.0] * self.step.inputs[i].size for i in asked if i >= behind}
+            inputs = [values[slot.name] for slot in slots[:streamed]]
+            (first, sums), gradients = scan(body, (start, zeros), inputs, reverse=True)
+            ends = {**dict(enumerate(first)), **gradients, **sums}
+            plain = [i for i in ends if not count <= i < behind]
+            ends.update(zip(plain, shaped([ends[i] for i in plain], [self.step.inputs[i] for i in plain]), strict=True))
+            return {str(i): ends[i] for i in sorted(ends)}
+
+        program, _ = trace(f"{self.name}_back", traced, slots)
+        summed = [name for name, one in zip(range(behind, len(self.step.inputs)), shared, strict=True) if one]
+        outputs = [replace(slot, shared=int(slot.name) in summed) for slot in program.outputs]
+        return replace(program, outputs=tuple(outputs))
+
+
+class _Rolled(torch.autograd.Function):
+    """A rollout under autograd. The tensors are the first carry, the streams and the constants, arranged."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, rollout: Rollout, kernel: Kernel, batch: tuple[int, ...], every: int, progress: bool, *tensors: Any
+    ) -> Any:
+        count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
+        first, streams, constants = tensors[:count], tensors[count:behind], tensors[behind:]
+        steps = streams[0].shape[0]
+        states = [tensor.new_empty((-(-steps // every) + 1, *tensor.shape)) for tensor in first]
+        for state, tensor in zip(states, first, strict=True):
+            state[0] = tensor
+        outputs = [first[0].new_empty(shape) for shape in kernel.output_shapes((steps,), batch)[count:]]
+        for start, end in Progress(pieces(steps, every, progress), progress):
+            after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
+            inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
+            results = kernel.run(inputs, (end - start,), batch, [*after, *[output[start:end] for output in outputs]])
+            if every > 1:
+                for state, result in zip(states, results, strict=False):
+                    state[start // every + 1] = result[-1]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, *states)
+        ctx.made = rollout, kernel, batch, every
+        return (*states, *outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        rollout, kernel, batch, every = ctx.made
+        count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
+        total = len(rollout.step.inputs)
+        streams, constants = ctx.saved_tensors[count:behind], ctx.saved_tensors[behind:total]
+        states, last = ctx.saved_tensors[total:], [state[-1] for state in ctx.saved_tensors[total:]]
+        wanted = tuple(ctx.needs_input_grad[5 + count :])
+        carried, direct = cotangents[:count], cotangents[count:]
+        given = (*[every == 1 and g is not None for g in carried], *[g is not None for g in direct])
+        shared = tuple(slot.shared for slot in kernel.program.inputs[behind:])
+        back = rollout.backward(wanted, given, shared)
+        adjoint = [state.new_zeros(state.shape[1:]) for state in states]
+        found: dict[int, list[torch.Tensor]] = {}
+        for start, end in reversed(pieces(streams[0].shape[0], every, False)):
+            here = [state[start // every] for state in states]
+            inputs = [stream[start:end] for stream in streams]
+            before = [state[:-1] for state in states]
+            if every > 1:
+                before = [s[:-1] for s in _Rolled.apply(rollout, kernel, batch, 1, False, *here, *inputs, *constants)]
+                ends = [g if g is None else g[start // every + 1] for g in carried]
+                adjoint = [a if g is None else a + g for a, g in zip(adjoint, ends, strict=True)]
+            grads = [g[1:] for g in carried if g is not None] if every == 1 else []
+            grads += [g[start:end] for g in direct if g is not None]
+            tensors = [*before[:count], *inputs, *grads, *constants, *(last if rollout.guarded else ()), *adjoint]
+            results = dict(zip(back.program.outputs, back(tensors, (end - start,)), strict=True))
+            by_position = {int(slot.name): result for slot, result in results.items()}
+            adjoint = [by_position[i] for i in range(count)]
+            for i in by_position.keys() - range(count):
+                found.setdefault(i, []).append(by_position[i])
+        first = [a if g is None else a + g[0] for a, g in zip(adjoint, carried, strict=True)]
+        rest = [
+            None if i not in found else torch.cat(found[i][::-1]) if i < behind else sum(found[i])
+            for i in range(count, total)
+        ]
+        return (None,) * 5 + (*first, *rest)
+
+
+def pieces(steps: int, every: int, progress: bool) -> list[tuple[int, int]]:
+    """The launches of a rollout: first step and end of each."""
+    size = every if every > 1 else -(-steps // 100) if progress else steps
+    return [(start, min(start + size, steps)) for start in range(0, steps, max(1, size))]
+
+
+def inline(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:
+    """The outputs of a program, written into the graph that is being traced."""
+    graph = current_graph()
+    sources, targets = program.smooth
+    mapping: dict[Expr, Expr] = {}
+    for nodes, given in zip(sources, values, strict=True):
+        mapping.update(zip(nodes, [graph.lift(value) for value in given], strict=True))
+    return [copy(target, mapping, graph) for target in targets]
+
+
+def flat(value: Any) -> list[Any]:
+    """The scalars of an array of any shape."""
+    return np.array(value, dtype=object).ravel().tolist()
+
+
+def shaped(values: Sequence[Sequence[Any]], slots: Sequence[Slot]) -> list[Any]:
+    """Flat lists of scalars as arrays of the slots' shapes."""
+    return [np.array(value, dtype=object).reshape(slot.shape) for value, slot in zip(values, slots, strict=True)]
