@@ -37,28 +37,40 @@ def best_of(function: Callable[[], Any], repetitions: int, calls: int = 1) -> fl
     return best
 
 
-def in_turn(*functions: Callable[[], Any], rounds: int, least: float = 0.01) -> list[list[float]]:
+def in_turn(
+    *functions: Callable[[], Any],
+    rounds: int,
+    least: float = 0.02,
+    clock: Callable[[], float] = time.thread_time,
+) -> list[list[float]]:
     """Seconds a call of each takes, one list a function, measured in turn so that a disturbance meets all of them.
 
-    Each turn lasts at least so many seconds.
+    Args:
+        functions: what to call.
+        rounds: turns of each.
+        least: seconds that a turn lasts.
+        clock: by default the processor time of this thread, for work that runs on one core: what else runs on a shared
+            machine does not count.
     """
-    calls = []
+
+    def seconds(function: Callable[[], Any], calls: int) -> float:
+        start = clock()
+        for _ in range(calls):
+            function()
+        return clock() - start
+
+    counts = []
     for function in functions:
-        calls.append(1)
-        while (seconds := _clock(function, calls[-1])) < least:
-            calls[-1] = max(2 * calls[-1], int(calls[-1] * least / max(seconds, 1e-9)))
+        function()  # compiles
+        count = 1
+        while (taken := seconds(function, count)) < least:
+            count = max(2 * count, int(count * least / max(taken, 1e-9)))
+        counts.append(count)
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
-        for function, count, own in zip(functions, calls, times, strict=True):
-            own.append(_clock(function, count) / count)
+        for function, count, own in zip(functions, counts, times, strict=True):
+            own.append(seconds(function, count) / count)
     return times
-
-
-def _clock(function: Callable[[], Any], calls: int) -> float:
-    start = time.perf_counter()
-    for _ in range(calls):
-        function()
-    return time.perf_counter() - start
 
 
 def gpu_time(function: Callable[[], Any], calls: int = 20, repetitions: int = 5) -> float:
