@@ -4,6 +4,7 @@ The forward launch runs all steps and writes the carry after each. These are the
 them from the last to the first, recomputes one step from each and applies its adjoint, so that memory is the trajectory
 itself (Qiao et al., ICML 2021, section 5). With `every=k` only every k-th carry is kept; the backward pass then runs k
 steps forward again before it walks them back.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -113,7 +113,7 @@ def quaternion_log(q: Quaternion) -> Vector3:
 
 
 def quaternion_along(m: Matrix3) -> Quaternion:
-    """A multiple, not zero, of the quaternion [w x y z] of a rotation matrix over any scalar, as `quaternion_log` takes.
+    """A multiple, not zero, of the quaternion [w x y z] of a rotation matrix, for `quaternion_log`; over any scalar.
 
     Shepperd's method: each row and column of 4 q qᵀ is a multiple of q, and its diagonal says which is the longest.
     """
