@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from kernel_checks import check_kernel
 from peers import close, robot
 from reference import CORE, samples
 from small import chain, tree
@@ -178,6 +179,21 @@ def test_from_many_threads_at_once():
     for result in results:
         assert torch.equal(result["aba"], results[0]["aba"])
         assert torch.equal(result["rnea"], results[0]["rnea"])
+
+
+# Kernels
+
+
+def test_the_kernel_of_several_quantities_satisfies_what_every_kernel_must():
+    model = tree()
+
+    @adjoin.function(q=model.nq, v=model.nv, stiffness=model.nv)
+    def function(q, v, stiffness):
+        quantities = ["bias_forces", "gravity_forces", "passive_forces"]
+        return compute(model, q, v, quantities=quantities, params={"stiffness": stiffness})
+
+    q, v, _, _ = samples(model, 5, spin=1.0)
+    check_kernel(function.kernel, [q, v, 1.0 + torch.rand(5, model.nv, dtype=torch.float64)], second=False)
 
 
 # torch's transforms
