@@ -1,17 +1,22 @@
 """What a solver works on: blocks of constraint rows, each with what its impulses may be.
 
-A row says that J v + bias = 0, or at least may not be negative; its impulse changes the velocity by H⁻¹ Jᵀ impulse.
-Blocks are relaxed one after the other: `relax(i)` is what impulse i would have to be for its row to hold if all others
-stayed as they are, and a block puts it inside its bounds.
+A row says what its velocity u = J v + bias should be: 0, or at least 0; its impulse changes v by H⁻¹ Jᵀ impulse. Blocks
+are relaxed one after the other: `relax(i)` is the impulse that would make u of row i zero if all others stayed as they
+are, and a block puts it where it may be. `project` does that for a whole block at once, and `slopes` is the derivative
+of `project`: at the solution, impulses = project(impulses - gain u) for any positive gain.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import maximum, minimum, sqrt
+from adjoin.trace import maximum, minimum, select, sqrt
 
 Relax = Callable[[int], Scalar]
+Clip = Callable[[int, Scalar], Scalar]
+Rows = list[list[Scalar]]
+
+TINY = 1e-30  # keeps a quotient finite; far below any impulse
 
 
 @dataclass(frozen=True)
@@ -21,85 +26,152 @@ class Row:
     Attributes:
         jacobian: nv scalars; structural zeros are the number 0.
         bias: what is added to J v.
-        softness: regularisation: impulse times this is added to J v as well.
+        softness: regularisation: impulse times this is added to u as well.
     """
 
     jacobian: Sequence[Scalar]
     bias: Scalar
-    softness: Scalar = 0.0
+    softness: float = 0.0
 
 
 @dataclass(frozen=True)
 class Hold:
-    """An equality: the impulse may be anything."""
+    """Equalities: the impulses may be anything."""
 
     rows: tuple[Row, ...]
 
-    def sweep(self, impulses: list[Scalar], first: int, relax: Relax) -> None:
-        """Relax the impulses from `first` on, in place."""
+    def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
+        """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
         for i in range(first, first + len(self.rows)):
             impulses[i] = relax(i)
+
+    def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
+        """The nearest impulses that may be."""
+        return list(trial)
+
+    def slopes(self, trial: Sequence[Scalar]) -> Rows:
+        """The derivative of `project`."""
+        return [[1.0 if i == k else 0.0 for k in range(len(trial))] for i in range(len(trial))]
 
 
 @dataclass(frozen=True)
 class Push:
-    """An inequality, J v + bias >= 0: the impulse only pushes. A joint limit, or a contact without friction."""
+    """An inequality, u >= 0: the impulse only pushes. A joint's stop, or a contact without friction."""
 
-    rows: tuple[Row]
+    rows: tuple[Row, ...]
 
-    def sweep(self, impulses: list[Scalar], first: int, relax: Relax) -> None:
-        """Relax the impulses from `first` on, in place."""
-        impulses[first] = maximum(relax(first), 0.0)
+    def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
+        """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
+        impulses[first] = push(first, relax(first))
+
+    def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
+        """The nearest impulses that may be."""
+        return [maximum(trial[0], 0.0)]
+
+    def slopes(self, trial: Sequence[Scalar]) -> Rows:
+        """The derivative of `project`."""
+        return [[one_if(trial[0] > 0.0)]]
 
 
 @dataclass(frozen=True)
 class Brake:
-    """Something that resists motion up to a limit: dry friction of a joint."""
+    """Resistance up to a limit: dry friction of a joint.
 
-    rows: tuple[Row]
+    Attributes:
+        rows: one.
+        limit: the greatest impulse to either side.
+    """
+
+    rows: tuple[Row, ...]
     limit: Scalar
 
-    def sweep(self, impulses: list[Scalar], first: int, relax: Relax) -> None:
-        """Relax the impulses from `first` on, in place."""
+    def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
+        """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
         impulses[first] = clamp(relax(first), self.limit)
+
+    def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
+        """The nearest impulses that may be."""
+        return [clamp(trial[0], self.limit)]
+
+    def slopes(self, trial: Sequence[Scalar]) -> Rows:
+        """The derivative of `project`."""
+        return [[one_if(abs(trial[0]) < self.limit)]]
 
 
 @dataclass(frozen=True)
 class Touch:
-    """A contact with friction: a normal row, then rows across it, each with its coefficient.
+    """A contact with friction.
 
     Attributes:
-        rows: the normal one first.
-        friction: the greatest impulse of each other row, per normal impulse.
-        elliptic: whether the impulses across lie in a cone instead of a pyramid.
+        rows: the normal one, then those across it, or about it.
+        friction: for each of the others, its greatest impulse per normal impulse.
+        elliptic: whether the others together lie in a cone, instead of each in its own bounds.
     """
 
     rows: tuple[Row, ...]
     friction: tuple[Scalar, ...]
     elliptic: bool = False
 
-    def sweep(self, impulses: list[Scalar], first: int, relax: Relax) -> None:
-        """Relax the impulses from `first` on, in place."""
-        impulses[first] = push = maximum(relax(first), 0.0)
-        across = range(first + 1, first + len(self.rows))
-        if not self.elliptic:
-            for i, coefficient in zip(across, self.friction, strict=True):
-                impulses[i] = clamp(relax(i), coefficient * push)
-            return
-        for i in across:
-            impulses[i] = relax(i)
-        parts = [impulses[i] / coefficient for i, coefficient in zip(across, self.friction, strict=True)]
+    def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
+        """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
+        impulses[first] = push(first, relax(first))
+        end = first + len(self.rows)
+        if self.elliptic:
+            for i in range(first + 1, end):
+                impulses[i] = relax(i)
+            impulses[first + 1 : end] = self._cone(impulses[first], impulses[first + 1 : end])
+        else:
+            for i, coefficient in zip(range(first + 1, end), self.friction, strict=True):
+                impulses[i] = clamp(relax(i), coefficient * impulses[first])
+
+    def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
+        """The nearest impulses that may be, once the normal one is settled."""
+        normal = maximum(trial[0], 0.0)
+        if self.elliptic:
+            return [normal, *self._cone(normal, trial[1:])]
+        return [normal, *[clamp(x, c * normal) for x, c in zip(trial[1:], self.friction, strict=True)]]
+
+    def _cone(self, normal: Scalar, others: Sequence[Scalar]) -> list[Scalar]:
+        parts = [x / c for x, c in zip(others, self.friction, strict=True)]
         length = sqrt(sum((x * x for x in parts), 0.0))
-        share = minimum(push / maximum(length, TINY), 1.0)
-        for i in across:
-            impulses[i] = impulses[i] * share
+        share = minimum(normal / maximum(length, TINY), 1.0)
+        return [x * share for x in others]
+
+    def slopes(self, trial: Sequence[Scalar]) -> Rows:
+        """The derivative of `project`."""
+        touching = one_if(trial[0] > 0.0)
+        normal = maximum(trial[0], 0.0)
+        size = len(self.rows)
+        found: Rows = [[touching, *[0.0] * (size - 1)]]
+        if not self.elliptic:
+            for i, coefficient in enumerate(self.friction, 1):
+                bound = coefficient * normal
+                side = select(trial[i] >= bound, coefficient, select(trial[i] <= -bound, -coefficient, 0.0))
+                inside = one_if(abs(trial[i]) < bound)
+                found.append([touching * side, *[inside if i == k else 0.0 for k in range(1, size)]])
+            return found
+        parts = [x / c for x, c in zip(trial[1:], self.friction, strict=True)]
+        length = maximum(sqrt(sum((x * x for x in parts), 0.0)), TINY)
+        slips = normal < length
+        unit = [x / length for x in parts]
+        share = normal / length
+        for i, coefficient in enumerate(self.friction):
+            row = [select(slips, touching * coefficient * unit[i], 0.0)]
+            for k, other in enumerate(self.friction):
+                along = (1.0 if i == k else 0.0) - unit[i] * unit[k]
+                row.append(select(slips, share * along * (coefficient / other), 1.0 if i == k else 0.0))
+            found.append(row)
+        return found
 
 
 Block = Hold | Push | Brake | Touch
 
-TINY = 1e-30  # keeps a quotient finite; far below any impulse
-
 
 def clamp(x: Scalar, limit: Scalar) -> Scalar:
-    """x, but not more than the limit to either side."""
+    """x, but not further than the limit to either side."""
     return maximum(minimum(x, limit), -limit)
+
+
+def one_if(condition: Scalar) -> Scalar:
+    """1 where a condition holds, else 0."""
+    return select(condition, 1.0, 0.0)

@@ -18,6 +18,34 @@ def is_zero(x: Scalar) -> bool:
     return isinstance(value, (int, float)) and value == 0.0
 
 
+def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    """The sum of a_i b_i."""
+    total: Scalar = 0.0
+    for x, y in zip(a, b, strict=True):
+        if not is_zero(x) and not is_zero(y):
+            total = total + x * y
+    return total
+
+
+def eliminate(matrix: Sequence[Sequence[Scalar]], right: Sequence[Scalar]) -> list[Scalar]:
+    """The solution of a square system without symmetry, by elimination in the order of the rows."""
+    n = len(matrix)
+    rows = [[*row, b] for row, b in zip(matrix, right, strict=True)]
+    for k in range(n):
+        inverse = 1.0 / rows[k][k]
+        rows[k] = [0.0 if is_zero(x) else x * inverse for x in rows[k]]
+        for i in range(k + 1, n):
+            factor = rows[i][k]
+            if not is_zero(factor):
+                for j in range(k + 1, n + 1):
+                    if not is_zero(rows[k][j]):
+                        rows[i][j] = rows[i][j] - factor * rows[k][j]
+    x: list[Scalar] = [0.0] * n
+    for k in reversed(range(n)):
+        x[k] = rows[k][n] - dot(rows[k][k + 1 : n], x[k + 1 :])
+    return x
+
+
 class Factor:
     """The factor of a symmetric positive definite matrix; its upper half is not read."""
 
@@ -40,8 +68,11 @@ class Factor:
 
     def solve(self, right: Sequence[Scalar]) -> list[Scalar]:
         """M⁻¹ b."""
-        x = self.half(right)
-        return self.rest([value * inverse for value, inverse in zip(x, self.inverse, strict=True)])
+        return self.rest(self.scaled(self.half(right)))
+
+    def scaled(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """D⁻¹ b."""
+        return [0.0 if is_zero(x) else x * inverse for x, inverse in zip(right, self.inverse, strict=True)]
 
     def half(self, right: Sequence[Scalar]) -> list[Scalar]:
         """L⁻ᵀ b. With its like, bᵀ M⁻¹ c = sum of L⁻ᵀ b times D⁻¹ times L⁻ᵀ c."""

@@ -15,12 +15,18 @@ from adjoin.trace import sign
 def passive_forces_of(state: State) -> list[Scalar]:
     """`passive_forces` over scalars."""
     robot = state.robot
-    damping, friction, stiffness = (robot.numbers(name) for name in ("damping", "friction", "stiffness"))
-    forces = [-(d * v) - f * sign(v) for d, f, v in zip(damping, friction, state.v, strict=True)]
+    numbers = zip(spring_forces(state), robot.numbers("damping"), robot.numbers("friction"), state.v, strict=True)
+    return [spring - d * v - f * sign(v) for spring, d, f, v in numbers]
+
+
+def spring_forces(state: State) -> list[Scalar]:
+    """Of the springs alone."""
+    robot = state.robot
+    stiffness = robot.numbers("stiffness")
     if all(is_number(k) and k == 0.0 for k in stiffness):
-        return forces
+        return [0.0] * robot.nv
     stretch = difference(robot.model, robot.numbers("spring_reference"), state.q)
-    return [f - k * x for f, k, x in zip(forces, stiffness, stretch, strict=True)]
+    return [-(k * x) for k, x in zip(stiffness, stretch, strict=True)]
 
 
 def passive_forces(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:

@@ -70,6 +70,12 @@ class Robot:
         return self._placed("frame", own)
 
     @cached_property
+    def geometries(self) -> list[Transform]:
+        """Of each collision shape on its body."""
+        own = [(geometry.position, geometry.rotation) for geometry in self.model.geometries]
+        return self._placed("geometry", own)
+
+    @cached_property
     def gravity(self) -> Vector3:
         """Acceleration of free fall in world axes."""
         return vector.vector3(self.numbers("gravity"))

@@ -86,6 +86,11 @@ def named(name: str) -> Parameter:
     return _BY_NAME[name]
 
 
+def names() -> list[str]:
+    """Of all parameters."""
+    return list(_BY_NAME)
+
+
 def find(name: str) -> Parameter | None:
     """The parameter of this name, if there is one."""
     return _BY_NAME.get(name)

@@ -3,7 +3,7 @@
 from adjoin.trace.control import Scratch, Stream, loop, scan, scratch
 from adjoin.trace.function import Function, Integer, PerStep, function
 from adjoin.trace.graph import Expr, to_float, to_index
-from adjoin.trace.implicit import implicit
+from adjoin.trace.implicit import detach, implicit
 from adjoin.trace.scalars import (
     acos,
     asin,
@@ -33,6 +33,7 @@ __all__ = [
     "asin",
     "atan2",
     "cos",
+    "detach",
     "exp",
     "floor",
     "function",

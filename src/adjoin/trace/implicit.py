@@ -67,3 +67,8 @@ def implicit(values: Sequence[Any], residual: Solve, solve: Solve, transposed: S
 def solutions(node: Expr) -> list[Expr]:
     """The results of an `implicit` node."""
     return [node.graph.node("get", (node,), i) for i in range(len(node.args))]
+
+
+def detach(values: Sequence[Any]) -> list[Any]:
+    """The same values, as constants to every derivative."""
+    return implicit(values, lambda x: x, lambda b: b)

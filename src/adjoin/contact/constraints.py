@@ -1,0 +1,176 @@
+"""A state's constraints as blocks of rows: contacts, stops and dry friction of joints, frames held together.
+
+Contact is speculative: while two shapes are apart they may approach by what is left between them, so every slot has its
+row at all times, and no environment has more rows than another. Once they overlap, a share of the overlap is undone.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from adjoin.contact.blocks import Block, Brake, Hold, Push, Row, Touch
+from adjoin.contact.detect import points
+from adjoin.contact.law import Law
+from adjoin.contact.pairs import Pair
+from adjoin.contact.point import Point
+from adjoin.contact.shape import Shape
+from adjoin.dynamics.constraint import FrameConstraint, Held
+from adjoin.dynamics.linear import dot, is_zero
+from adjoin.dynamics.state import State
+from adjoin.spatial import vector
+from adjoin.spatial.motion import Spatial, transform_multiply
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import Matrix3, Vector3
+from adjoin.trace import maximum, minimum, select
+
+
+class Contact(NamedTuple):
+    """A point of contact in its frame.
+
+    Attributes:
+        pair: its shapes.
+        point: where it is.
+        axes: its normal, then two directions across.
+        block: its constraint.
+    """
+
+    pair: Pair
+    point: Point
+    axes: Matrix3
+    block: Block
+
+
+def contacts(state: State, pairs: Sequence[Pair], law: Law, dt: float) -> list[Contact]:
+    """The contacts between pairs of shapes."""
+    robot = state.robot
+    softness = law.softness / robot.model.mass
+    found = []
+    for pair in pairs:
+        first, second = (robot.model.geometries[index] for index in (pair.first, pair.second))
+        friction = pair.coefficients(robot.numbers("geometry_friction"))
+        for point in points(shape(state, pair.first), shape(state, pair.second)):
+            axes = basis(point.normal)
+            columns = relative_columns(state, first.body, second.body, point.position)
+            directions = [(axes[0], 1), (axes[1], 1), (axes[2], 1), (axes[0], 0), (axes[1], 0), (axes[2], 0)]
+            rows = []
+            for direction, part in directions[: pair.condim]:
+                jacobian: list[Scalar] = [0.0] * robot.nv
+                for dof, motion in columns:
+                    jacobian[dof] = jacobian[dof] + vector.dot(direction, motion[part])
+                rows.append(jacobian)
+            speeds = [dot(jacobian, state.v) for jacobian in rows]
+            biases = [speeds[0] + approach(point.distance, speeds[0], law, dt), *speeds[1:]]
+            made = tuple(Row(jacobian, bias, softness) for jacobian, bias in zip(rows, biases, strict=True))
+            if all(is_zero(x) for x in rows[0]):
+                continue
+            bounds = friction[: len(made) - 1]
+            block = Touch(made, bounds, law.elliptic) if bounds else Push(made)
+            found.append(Contact(pair, point, axes, block))
+    return found
+
+
+def approach(distance: Scalar, speed: Scalar, law: Law, dt: float) -> Scalar:
+    """What is added to the normal velocity of a contact, so that it need only not be negative.
+
+    Args:
+        distance: between the shapes, m.
+        speed: at which they part now, m/s.
+        law: of contact.
+        dt: s.
+    """
+    apart = maximum(distance, 0.0) * (1.0 / dt)
+    inside = maximum(minimum(distance, 0.0) * (law.error_reduction / dt), -law.recovery)
+    bias = apart + inside
+    if law.restitution > 0.0:
+        bounces = (speed < -law.threshold) & (distance + dt * speed < 0.0)
+        bias = select(bounces, minimum(bias, law.restitution * speed), bias)
+    return bias
+
+
+def shape(state: State, index: int) -> Shape:
+    """A collision shape of the model, where it is now."""
+    robot, geometry = state.robot, state.robot.model.geometries[index]
+    return Shape(
+        geometry.kind,
+        vector.vector3(robot.numbers("geometry_size")[index]),
+        transform_multiply(state.pose(geometry.body), robot.geometries[index]),
+        geometry.vertices,
+    )
+
+
+def relative_columns(state: State, first: int, second: int, place: Vector3) -> list[tuple[int, Spatial]]:
+    """For each coordinate that matters, the motion of a body against another at a place, in world axes."""
+    robot = state.robot
+    ahead, behind = robot.ancestors(first), robot.ancestors(second)
+    found = []
+    for path, other, sign in ((ahead, behind, 1.0), (behind, ahead, -1.0)):
+        for body in path:
+            if body in other:
+                continue
+            rotation, position = state.poses[body]
+            arm = vector.subtract(place, position)
+            for dof, (angular, linear) in robot.subspaces[body]:
+                turning = vector.apply(rotation, angular)
+                moving = vector.add(vector.apply(rotation, linear), vector.cross(turning, arm))
+                found.append((dof, (vector.scale(sign, turning), vector.scale(sign, moving))))
+    return found
+
+
+def basis(normal: Vector3) -> Matrix3:
+    """A normal and two directions across it, each across the other.
+
+    Duff et al., Building an Orthonormal Basis, Revisited (2017): no square root, and one seam, at normals with z = 0.
+    """
+    x, y, z = normal
+    side = select(z < 0.0, -1.0, 1.0)
+    a = -1.0 / (side + z)
+    b = x * y * a
+    return normal, (1.0 + side * x * x * a, side * b, -(side * x)), (b, side + y * y * a, -y)
+
+
+def stops(state: State, law: Law, dt: float) -> list[Block]:
+    """The limits of joints: of each the stop that is nearer."""
+    robot = state.robot
+    lower, upper = robot.numbers("lower"), robot.numbers("upper")
+    found = []
+    for body, (joint, at) in enumerate(zip(robot.model.joints, robot.model.coordinates, strict=True)):
+        if joint.kind not in ("revolute", "prismatic", "continuous"):
+            continue
+        least, greatest = lower[body], upper[body]
+        open_below, open_above = (isinstance(x, float) and math.isinf(x) for x in (least, greatest))
+        if open_below and open_above:
+            continue
+        place = state.coordinates(body)[0]
+        below, above = place - least, greatest - place
+        if open_above:
+            gap, side = below, 1.0
+        elif open_below:
+            gap, side = above, -1.0
+        else:
+            gap, side = minimum(below, above), select(below <= above, 1.0, -1.0)
+        jacobian: list[Scalar] = [0.0] * robot.nv
+        jacobian[at.v] = side * at.multiplier
+        speed = jacobian[at.v] * state.v[at.v]
+        found.append(Push((Row(jacobian, speed + approach(gap, speed, law, dt), law.softness / robot.model.mass),)))
+    return found
+
+
+def brakes(state: State, dt: float) -> list[Block]:
+    """Dry friction of joints."""
+    found = []
+    for dof, friction in enumerate(state.robot.numbers("friction")):
+        if not is_zero(friction):
+            jacobian = [1.0 if i == dof else 0.0 for i in range(state.robot.nv)]
+            found.append(Brake((Row(jacobian, state.v[dof]),), dt * friction))
+    return found
+
+
+def holds(state: State, constraints: Sequence[FrameConstraint], law: Law, dt: float) -> list[Block]:
+    """Frames that are held to the world or to one another."""
+    softness = law.softness / state.robot.model.mass
+    found = []
+    for constraint in constraints:
+        held = Held(state, constraint)
+        biases = [u + law.error_reduction / dt * error for u, error in zip(held.velocity(), held.error(), strict=True)]
+        found.append(Hold(tuple(Row(row, bias, softness) for row, bias in zip(held.rows, biases, strict=True))))
+    return found

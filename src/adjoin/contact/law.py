@@ -1,0 +1,35 @@
+"""What holds where bodies touch, whichever solver is used."""
+
+from dataclasses import dataclass
+
+from adjoin.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """The constants of contact and of other constraints.
+
+    Attributes:
+        error_reduction: the share of an error in position (a penetration, an open loop) that one step corrects.
+        recovery: the greatest speed at which a penetration is corrected, m/s.
+        softness: regularisation, as a share of the inverse of the robot's mass: keeps impulses determined where
+            several can do the same, as under the four corners of a box.
+        restitution: speed after an impact over speed before it.
+        threshold: speed of an impact below which nothing bounces, m/s.
+        elliptic: whether friction is bounded by a cone instead of a pyramid.
+    """
+
+    error_reduction: float = 0.2
+    recovery: float = 1.0
+    softness: float = 1e-4
+    restitution: float = 0.0
+    threshold: float = 0.1
+    elliptic: bool = False
+
+    def __post_init__(self):
+        for name in ("error_reduction", "restitution"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InputError(f"{type(self).__name__}: {name} must be between 0 and 1, got {getattr(self, name)!r}")
+        for name in ("recovery", "softness", "threshold"):
+            if not getattr(self, name) >= 0.0:
+                raise InputError(f"{type(self).__name__}: {name} must not be negative, got {getattr(self, name)!r}")

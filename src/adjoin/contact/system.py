@@ -1,0 +1,65 @@
+"""The equations of one step: H dv = right + Jᵀ impulses, with rows of J that say what the velocity v + dv may be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from adjoin.contact.blocks import Block, Row
+from adjoin.dynamics.linear import Factor, dot, is_zero
+from adjoin.spatial.scalar import Scalar
+
+
+@dataclass(frozen=True)
+class System:
+    """A step's constraints and what they act on.
+
+    Attributes:
+        inertia: the factor of H.
+        right: impulses of everything but the constraints.
+        blocks: the constraints; their biases hold J v of the velocity before the step.
+        dt: s.
+    """
+
+    inertia: Factor
+    right: Sequence[Scalar]
+    blocks: Sequence[Block]
+    dt: float
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Of all blocks, in order."""
+        return [row for block in self.blocks for row in block.rows]
+
+    @cached_property
+    def halves(self) -> list[list[Scalar]]:
+        """L⁻ᵀ Jᵀ, one list a row."""
+        return [self.inertia.half(row.jacobian) for row in self.rows]
+
+    @cached_property
+    def matrix(self) -> list[list[Scalar]]:
+        """J H⁻¹ Jᵀ, symmetric."""
+        scaled = [self.inertia.scaled(half) for half in self.halves]
+        count = len(scaled)
+        return [[dot(scaled[max(i, j)], self.halves[min(i, j)]) for j in range(count)] for i in range(count)]
+
+    @cached_property
+    def bias(self) -> list[Scalar]:
+        """What u of each row would be without constraints."""
+        free = self.inertia.scaled(self.inertia.half(self.right))
+        return [row.bias + dot(half, free) for row, half in zip(self.rows, self.halves, strict=True)]
+
+    @cached_property
+    def gain(self) -> list[Scalar]:
+        """The impulse that takes away a unit of u, row by row."""
+        return [1.0 / (self.matrix[i][i] + row.softness) for i, row in enumerate(self.rows)]
+
+    def change(self, impulses: Sequence[Scalar]) -> list[Scalar]:
+        """dv."""
+        return self.solve(self.right, impulses)
+
+    def solve(self, right: Sequence[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
+        """H⁻¹ (right + Jᵀ impulses)."""
+        total = self.inertia.half(right)
+        for impulse, half in zip(impulses, self.halves, strict=True):
+            total = [x if is_zero(h) else x + impulse * h for x, h in zip(total, half, strict=True)]
+        return self.inertia.rest(self.inertia.scaled(total))

@@ -1,0 +1,459 @@
+"""The simulator: a model, a step of time and a way to solve contact, as differentiable operators."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from adjoin.contact import pairs as touching
+from adjoin.contact.constraints import contacts
+from adjoin.contact.pgs import PGS
+from adjoin.dynamics.constraint import FrameConstraint
+from adjoin.dynamics.robot import Robot
+from adjoin.dynamics.state import State
+from adjoin.errors import InputError
+from adjoin.model import manifold, parameters
+from adjoin.model.model import Model
+from adjoin.model.parts import WORLD, Frame, Geometry
+from adjoin.simulation.rollout import Rollout, Values
+from adjoin.simulation.step import Physics, Stepped, advance, other_blocks
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import detach, select
+from adjoin.trace.function import Function
+
+GROUND = "ground"
+FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
+FARTHEST = 1e10  # m: what is farther away has exploded
+
+FINE, NOT_FINITE, EXPLODED = 0.0, 1.0, 2.0
+"""What a status can be."""
+
+
+class SimulatorState(NamedTuple):
+    """The state of a batch of environments.
+
+    Attributes:
+        q: configurations, (..., nq).
+        v: velocities, (..., nv).
+        status: 0 where all is well; 1 where a number was not finite, 2 where something moved too fast or too far. Such
+            an environment stays as it was before, until it is reset. (...,), of the dtype of q.
+        impulses: of the constraints in the last step, (..., rows), if the solver starts warm, else (..., 0).
+    """
+
+    q: torch.Tensor
+    v: torch.Tensor
+    status: torch.Tensor
+    impulses: torch.Tensor
+
+
+class Trajectory(NamedTuple):
+    """States over time, which is the first dimension of everything.
+
+    Attributes:
+        q: (steps + 1, ..., nq).
+        v: (steps + 1, ..., nv).
+        status: (steps + 1, ...).
+        impulses: (steps + 1, ..., rows or 0).
+        outputs: what was asked for besides, by name, (steps, ...).
+    """
+
+    q: torch.Tensor
+    v: torch.Tensor
+    status: torch.Tensor
+    impulses: torch.Tensor
+    outputs: dict[str, torch.Tensor]
+
+    @property
+    def last(self) -> SimulatorState:
+        """The state at the end."""
+        return SimulatorState(self.q[-1], self.v[-1], self.status[-1], self.impulses[-1])
+
+
+class Contacts(NamedTuple):
+    """Points of contact, in the order of `Simulator.contact_names`.
+
+    Attributes:
+        distance: between the surfaces, negative where they overlap; 1000 in a slot without a point. (..., n), m.
+        position: in the world, (..., n, 3), m.
+        normal: unit vector towards the first shape, (..., n, 3).
+        force: on the first shape, averaged over the step, (..., n, 3), N.
+    """
+
+    distance: torch.Tensor
+    position: torch.Tensor
+    normal: torch.Tensor
+    force: torch.Tensor
+
+
+class Simulator:
+    """Steps a model through time.
+
+    Args:
+        model: the robot or robots.
+        dt: seconds a step.
+        contact: how contacts and other constraints are solved.
+        pairs: which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
+        ignore: pairs that do not touch.
+        ground: whether to add a plane at z = 0, a shape called "ground"; by default if nothing is fixed to the world.
+        constraints: frames that are held to the world or to one another.
+        limits: whether joints have stops.
+
+    Attributes:
+        model: the model, with the ground if it was added.
+        contact_names: the two shapes of each point of contact.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dt: float = 1e-3,
+        contact: PGS | None = None,
+        *,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        ignore: Sequence[tuple[str, str]] = (),
+        ground: bool | None = None,
+        constraints: Sequence[FrameConstraint] = (),
+        limits: bool = True,
+    ):
+        if not isinstance(model, Model):
+            raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
+        if not 0.0 < dt < float("inf"):
+            raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
+        if ground is None:
+            ground = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
+        self.model = with_ground(model) if ground else model
+        found, _ = touching.pairs(self.model, pairs, ignore)
+        self.physics = Physics(float(dt), contact or PGS(), tuple(found), tuple(constraints), limits)
+        self._made: dict[Any, Any] = {}
+        neutral = State(Robot(self.model), self.model.neutral(dtype=torch.float64).tolist())
+        slots = contacts(neutral, self.physics.pairs, self.physics.contact, dt)
+        blocks = [*[slot.block for slot in slots], *other_blocks(neutral, self.physics)]
+        self._rows = [len(block.rows) for block in blocks]
+        shapes = self.model.geometries
+        self.contact_names = [(shapes[slot.pair.first].name, shapes[slot.pair.second].name) for slot in slots]
+
+    # States
+
+    def state(
+        self,
+        q: torch.Tensor | None = None,
+        v: torch.Tensor | None = None,
+        *,
+        batch: int | Sequence[int] = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> SimulatorState:
+        """A state to begin with.
+
+        Args:
+            q: configurations, (..., nq); by default neutral.
+            v: velocities, (..., nv); by default 0.
+            batch: shape of the batch, where neither is given.
+            dtype: where neither is given; torch's default.
+            device: where neither is given.
+        """
+        if q is None:
+            like = v if v is not None else torch.empty(0, dtype=dtype, device=device)
+            shape = v.shape[:-1] if v is not None else (batch,) if isinstance(batch, int) else tuple(batch)
+            q = self.model.neutral(shape, dtype=like.dtype, device=like.device)
+        v = q.new_zeros((*q.shape[:-1], self.model.nv)) if v is None else v
+        both = torch.broadcast_shapes(q.shape[:-1], v.shape[:-1])
+        q, v = q.expand(*both, q.shape[-1]), v.expand(*both, v.shape[-1])
+        return SimulatorState(q, v, q.new_zeros(both), q.new_zeros((*both, self._warm)))
+
+    def reset(self, state: SimulatorState, mask: torch.Tensor, to: SimulatorState | None = None) -> SimulatorState:
+        """The state with some environments begun anew.
+
+        Args:
+            state: of all.
+            mask: which ones, (...), true where to begin anew.
+            to: their new state; by default neutral and at rest.
+        """
+        to = to or self.state(batch=state.status.shape, dtype=state.q.dtype, device=state.q.device)
+        parts = zip(to, state, strict=True)
+        wide = [mask[..., None] if old.dim() > mask.dim() else mask for _, old in zip(to, state, strict=True)]
+        return SimulatorState(*[torch.where(m, new, old) for m, (new, old) in zip(wide, parts, strict=True)])
+
+    # One step
+
+    def step(
+        self,
+        state: SimulatorState,
+        control: torch.Tensor | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+    ) -> SimulatorState:
+        """One step; differentiable, and saves only its inputs.
+
+        Args:
+            state: before.
+            control: (..., nu); by default 0.
+            params: parameters to take the place of the model's, one for the batch or one per environment.
+        """
+        found = self._call("step", self._stepped, state, control, params)
+        return SimulatorState(found["q"], found["v"], found["status"], found.get("impulses", state.impulses))
+
+    def contacts(
+        self,
+        state: SimulatorState,
+        control: torch.Tensor | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+    ) -> Contacts:
+        """Where shapes touch in the step that begins with this state, and with what force.
+
+        Args:
+            state: before the step.
+            control: (..., nu); by default 0.
+            params: parameters to take the place of the model's.
+        """
+        return Contacts(**self._call("contacts", self._touched, state, control, params))
+
+    def linearize(
+        self,
+        state: SimulatorState,
+        control: torch.Tensor | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The derivative of a step, on the tangent space of the configurations.
+
+        With x = (q, v), where a change of q is a velocity for unit time as in `Model.difference`, a small change dx of
+        the state and du of the control change the state after the step by A dx + B du.
+
+        Args:
+            state: before the step.
+            control: (..., nu); by default 0.
+            params: parameters to take the place of the model's.
+
+        Returns:
+            A, (..., 2 nv, 2 nv), and B, (..., 2 nv, nu).
+        """
+        nv, size = self.model.nv, 2 * self.model.nv + self.model.nu
+        inputs = self._inputs(state, control, params)
+        function = self._function("linearize", inputs, self._linearized, change=(size,))
+        kernel, _ = function.kernel.jvp((*[False] * len(inputs), True))
+        direction = torch.eye(size, dtype=state.q.dtype, device=state.q.device)
+        ranks = [len(slot.shape) for slot in kernel.program.inputs]
+        wide = [
+            tensor.unsqueeze(-rank - 1) if tensor.dim() > rank else tensor
+            for tensor, rank in zip(inputs.values(), ranks, strict=False)
+        ]
+        (moved,) = kernel([*wide, torch.zeros_like(direction), direction])
+        moved = moved.transpose(-1, -2)
+        return moved[..., : 2 * nv], moved[..., 2 * nv :]
+
+    # Many steps
+
+    def rollout(
+        self,
+        state: SimulatorState,
+        controls: torch.Tensor,
+        params: Mapping[str, torch.Tensor] | None = None,
+        *,
+        controller: Callable[..., Any] | None = None,
+        cost: Callable[..., Any] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        individual: Mapping[str, torch.Tensor] | None = None,
+        contacts: bool = False,
+        every: int = 1,
+        progress: bool = False,
+    ) -> Trajectory:
+        """Many steps in one launch; its gradient is one launch too.
+
+        Args:
+            state: to begin with.
+            controls: (steps, ..., nu); with a controller (steps, ..., anything), what it gets at each step.
+            params: parameters to take the place of the model's.
+            controller: a traced function `controller(q, v, given, **named)` that gives the control.
+            cost: a traced function `cost(q, v, control, **named)` of the state after each step; its values are
+                `outputs["cost"]`, (steps, ...).
+            constants: tensors that controller and cost take by name, the same for the whole batch: gains, targets,
+                weights of a network.
+            individual: tensors that they take by name, one per environment, (..., *shape).
+            contacts: whether distances and forces of contact are among the outputs.
+            every: which states are kept: the first, every k-th and the last. The backward pass runs k steps again.
+            progress: whether to show a progress bar; Ctrl-C then ends the rollout early with the steps that are done.
+
+        Returns:
+            The states that are kept, and the outputs of all steps.
+        """
+        batch = state.status.shape
+        streams = {"control": controls}
+        named = {**(constants or {}), **(individual or {})}
+        carry = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
+        fixed = {**named, **self._parameters(state, params)}
+        shapes = {name: tuple(tensor.shape) for name, tensor in (constants or {}).items()}
+        shapes.update({name: tuple(tensor.shape[len(batch) :]) for name, tensor in (individual or {}).items()})
+        given = tuple(
+            controls.shape[1 + len(batch) :] if controls.shape[1 : 1 + len(batch)] == batch else controls.shape[1:]
+        )
+        if controller is None and given != (self.model.nu,):
+            raise InputError(
+                f"rollout: controls of {self.model.name!r} must have the shape (steps, ..., {self.model.nu}), "
+                f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}"
+            )
+        if not isinstance(every, int) or every < 1:
+            raise InputError(f"rollout: every must be a whole number of at least 1, got {every!r}")
+        key = ("rollout", controller, cost, contacts, tuple(shapes.items()), tuple(fixed), given)
+        if key not in self._made:
+            self._made[key] = self._rolled(controller, cost, contacts, shapes, list(params or {}), given)
+        states, outputs = self._made[key](carry, streams, fixed, every, progress)
+        states.setdefault("impulses", states["q"][..., :0])
+        return Trajectory(**states, outputs=outputs)
+
+    # What is traced
+
+    @property
+    def _warm(self) -> int:
+        """How many impulses a state holds."""
+        return sum(self._rows) if self.physics.contact.warm else 0
+
+    def _next(self, values: Values) -> tuple[dict[str, Any], Stepped]:
+        """The state after a step, frozen where the step went wrong; and the step."""
+        model = self.model
+        given = {name: values[f"params[{name!r}]"] for name in parameters.names() if f"params[{name!r}]" in values}
+        q, v = list(values["q"]), list(values["v"])
+        control = list(values["control"]) if "control" in values else []
+        stepped = advance(Robot(model, given), self.physics, q, v, control, values.get("impulses"))
+        status = values["status"]
+        speed, place = (sum((x * x for x in part), 0.0) for part in (stepped.v, stepped.q))
+        fine = (speed < FASTEST**2) & (place < FARTHEST**2)
+        total = speed + place
+        wrong = select(total - total == 0.0, EXPLODED, NOT_FINITE)
+        after = select(status == FINE, select(fine, FINE, wrong), status)
+        going = after == FINE
+
+        def unless_frozen(new: Sequence[Scalar], old: Sequence[Scalar]) -> list[Scalar]:
+            return [select(going, a, b) for a, b in zip(new, detach(old), strict=True)]
+
+        found = {"q": unless_frozen(stepped.q, q), "v": unless_frozen(stepped.v, v), "status": after}
+        if "impulses" in values:
+            found["impulses"] = unless_frozen(stepped.impulses, list(values["impulses"]))
+        return found, stepped
+
+    def _contacts(self, stepped: Stepped) -> dict[str, Any]:
+        distances, positions, normals, forces = [], [], [], []
+        first = 0
+        for contact in stepped.contacts:
+            impulses = stepped.impulses[first : first + len(contact.block.rows)][:3]
+            first += len(contact.block.rows)
+            force = [0.0, 0.0, 0.0]
+            for impulse, axis in zip(impulses, contact.axes, strict=False):
+                force = [f + impulse * x / self.physics.dt for f, x in zip(force, axis, strict=True)]
+            distances.append(contact.point.distance)
+            positions.append(contact.point.position)
+            normals.append(contact.point.normal)
+            forces.append(force)
+        return {"distance": distances, "position": positions, "normal": normals, "force": forces}
+
+    def _stepped(self, **values: Any) -> dict[str, Any]:
+        return self._next(values)[0]
+
+    def _touched(self, **values: Any) -> dict[str, Any]:
+        found = self._contacts(self._next(values)[1])
+        count = len(self.contact_names)
+        shapes = {"distance": (count,)}
+        return {name: np.array(x, dtype=object).reshape(shapes.get(name, (count, 3))) for name, x in found.items()}
+
+    def _linearized(self, change: Any, **values: Any) -> Any:
+        nv = self.model.nv
+        values["q"] = manifold.integrate(self.model, list(values["q"]), change[:nv])
+        values["v"] = values["v"] + change[nv : 2 * nv]
+        if "control" in values:
+            values["control"] = values["control"] + change[2 * nv :]
+        after, _ = self._next(values)
+        return [*manifold.difference(self.model, detach(after["q"]), after["q"]), *after["v"]]
+
+    def _rolled(
+        self,
+        controller: Callable[..., Any] | None,
+        cost: Callable[..., Any] | None,
+        contacts: bool,
+        shapes: dict[str, tuple[int, ...]],
+        params: list[str],
+        given: tuple[int, ...],
+    ) -> Rollout:
+        def step(carry: Values, streams: Values, fixed: Values) -> tuple[Values, Values]:
+            named = {name: fixed[name] for name in shapes}
+            control = streams["control"]
+            if controller is not None:
+                control = np.array(controller(carry["q"], carry["v"], control, **named), dtype=object)
+                if control.shape != (self.model.nu,):
+                    raise InputError(f"rollout: the controller gave {control.shape}; a control is ({self.model.nu},)")
+            after, stepped = self._next({**carry, **fixed, "control": control})
+            outputs: Values = {}
+            if cost is not None:
+                q, v = (np.array(after[name], dtype=object) for name in ("q", "v"))
+                outputs["cost"] = cost(q, v, control, **named)
+            if contacts:
+                outputs.update({name: value for name, value in self._contacts(stepped).items() if value})
+            return after, outputs
+
+        constants = {**shapes, **{_slot(name): self._shape(name) for name in params}}
+        return Rollout(
+            f"rollout({self.model.name})",
+            step,
+            self._carried(),
+            {"control": given},
+            constants,
+            lambda last: last["status"] == FINE,
+        )
+
+    # Calls
+
+    def _carried(self) -> dict[str, tuple[int, ...]]:
+        warm = {"impulses": (self._warm,)} if self._warm else {}
+        return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **warm}
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return parameters.shape(self.model, parameters.named(name))
+
+    def _parameters(self, state: SimulatorState, params: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
+        checked = self.model.check_parameters(params, tuple(state.status.shape))
+        return {_slot(name): value for name, value in checked.items()}
+
+    def _inputs(
+        self, state: SimulatorState, control: torch.Tensor | None, params: Mapping[str, torch.Tensor] | None
+    ) -> dict[str, torch.Tensor]:
+        found = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
+        if self.model.nu:
+            found["control"] = state.q.new_zeros(self.model.nu) if control is None else control
+        return {**found, **self._parameters(state, params)}
+
+    def _function(
+        self, name: str, inputs: Mapping[str, torch.Tensor], traced: Callable[..., Any], **more: tuple[int, ...]
+    ) -> Function:
+        key = (name, tuple(inputs))
+        if key not in self._made:
+            shapes: dict[str, Any] = {**self._carried(), "control": (self.model.nu,)}
+            shapes.update({_slot(parameter): self._shape(parameter) for parameter in parameters.names()})
+
+            def own(**values: Any) -> Any:
+                return traced(**values)
+
+            own.__name__ = f"{name}({self.model.name})"
+            self._made[key] = Function(own, {**{slot: shapes[slot] for slot in inputs}, **more})
+        return self._made[key]
+
+    def _call(
+        self,
+        name: str,
+        traced: Callable[..., Any],
+        state: SimulatorState,
+        control: torch.Tensor | None,
+        params: Mapping[str, torch.Tensor] | None,
+    ) -> dict[str, torch.Tensor]:
+        inputs = self._inputs(state, control, params)
+        return self._function(name, inputs, traced)(*inputs.values())
+
+
+def _slot(parameter: str) -> str:
+    return f"params[{parameter!r}]"
+
+
+def with_ground(model: Model) -> Model:
+    """The model with a plane at z = 0."""
+    if GROUND in [part.name for part in (*model.frames, *model.geometries)]:
+        raise InputError(f"Simulator: {model.name!r} has something called {GROUND!r} already; pass ground=False")
+    shape = Geometry(GROUND, "plane", WORLD, GROUND)
+    return replace(model, frames=(*model.frames, Frame(GROUND, WORLD)), geometries=(*model.geometries, shape))
