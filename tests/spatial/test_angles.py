@@ -36,6 +36,17 @@ def test_gradients_at_zero_are_finite(function):
     assert torch.isfinite(gradient).all()
 
 
+def test_the_slope_of_cotc_matches_50_digits():
+    with mpmath.workdps(50):
+        for x in [1e-9, 1e-5, 1e-3, 0.1, 0.3, 0.49999, 0.50001, 0.9, 1.5]:
+            square = torch.tensor(x * x, dtype=torch.float64, requires_grad=True)
+            value = angles.cotc_slope(square)
+            (slope,) = torch.autograd.grad(value, square)
+            for ours, n, tolerance in ((value, 1, 4e-15), (slope, 2, 4e-13)):
+                exact = mpmath.diff(lambda s: EXACT[angles.cotc](mpmath.sqrt(s)), mpmath.mpf(x * x), n)
+                assert abs(ours.item() - exact) <= tolerance
+
+
 def test_angle_over_sine_for_any_norm():
     with mpmath.workdps(50):
         for x in [0.0, 1e-8, 1e-3, 0.2, 0.3, 0.31, 1.0, 1.5, 1.5707963]:

@@ -81,6 +81,14 @@ def cotc(square: Scalar) -> Scalar:
     return select(small, polynomial(_COTC, square), (1.0 - x * cos(x) / sin(x)) / (x * x))
 
 
+def cotc_slope(square: Scalar) -> Scalar:
+    """The derivative of `cotc` to x^2."""
+    small = square < SMALL
+    value = cotc(square)
+    closed = (1.0 - 3.0 * value + square * value * value) / select(small, 1.0, 2.0 * square)
+    return select(small, polynomial([k * c for k, c in enumerate(_COTC)][1:], square), closed)
+
+
 def angle_over_sine(sine_squared: Scalar, cosine_: Scalar) -> Scalar:
     """x / (r sin x) for the angle x in [0, pi/2], given (r sin x)^2 and r cos x with some r > 0.
 

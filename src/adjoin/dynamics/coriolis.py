@@ -1,0 +1,36 @@
+"""The Coriolis matrix C, with Mdot - 2 C skew-symmetric.
+
+Echeandia and Wensing 2021, Numerical methods to compute the Coriolis matrix and Christoffel symbols for rigid-body
+systems: of all matrices with C v = the velocity's part of the bias forces, the one of Christoffel symbols of bodies.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.state import State
+from adjoin.dynamics.subtrees import Subtrees
+from adjoin.model.model import Model
+from adjoin.spatial.scalar import Scalar
+
+
+@quantity("coriolis_matrix", "q", "v")
+def coriolis_matrix_of(state: State) -> list[list[Scalar]]:
+    """`coriolis_matrix` over scalars."""
+    subtrees = Subtrees(state, state.v)
+    return subtrees.coriolis(subtrees.rates(1.0))
+
+
+def coriolis_matrix(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+    """The Coriolis matrix: C v is what the velocity adds to the bias forces, and Mdot - 2 C is skew-symmetric.
+
+    Args:
+        model: the robot.
+        q: configuration, (..., nq).
+        v: velocity, (..., nv).
+        params: parameters to take the place of the model's.
+
+    Returns:
+        C, (..., nv, nv).
+    """
+    return call("coriolis_matrix", model, q, v, params=params)
