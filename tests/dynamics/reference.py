@@ -1,15 +1,13 @@
 """Pinocchio's answers for any of our models: joints that follow others are set free, and the result is projected."""
 
-import functools
 from dataclasses import replace
 
 import numpy as np
 import pinocchio
 import torch
-from peers import Peer, robot, states
+from peers import Peer, states
 
 from adjoin.dynamics.aba import aba_of, minverse_of
-from adjoin.dynamics.call import compute
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.rnea import bias_forces_of, gravity_forces_of, rnea_of
 from adjoin.dynamics.robot import Robot
@@ -25,7 +23,6 @@ CORE = {
     "aba": aba_of,
     "minverse": minverse_of,
 }
-STATES = 128
 SPIN = 10.0
 
 
@@ -108,31 +105,14 @@ def worst(actual, expected, beside=0.0):
     return float((difference / np.where(scale > 0.0, scale, 1.0)).max(initial=0.0))
 
 
-def samples(model, count=STATES, seed=0, spin=SPIN):
+def samples(model, count, seed=0, spin=SPIN):
     """Random (q, v, a, tau) in float64."""
     q, v, a = states(model, count, seed, spin)
     tau = 10.0 * torch.randn(a.shape, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
     return q, v, a, tau
 
 
-@functools.cache
-def zoo(name):
-    """What we and what Pinocchio say of a robot that ships, in the same states."""
-    model = robot(name)
-    q, v, a, tau = samples(model)
-    return compute(model, q, v, a, tau, quantities=list(CORE)), Reference(model).answers(q, v, a, tau)
-
-
-@functools.cache
-def zoo_in_float32(name):
-    """What we say in float32, and in float64 of the same numbers."""
-    model = robot(name)
-    inputs = [x.float() for x in samples(model, 1024)]
-    single = compute(model, *inputs, quantities=list(CORE))
-    return single, compute(model, *[x.double() for x in inputs], quantities=list(CORE))
-
-
-def on_floats(model, q, v, a=None, tau=None, **given):
+def on_floats(model, q, v, a=None, tau=None):
     """A state over Python numbers: the algorithms run on it as they stand, without a kernel."""
     numbers = [None if x is None else [float(y) for y in x] for x in (q, v, a, tau)]
-    return State(Robot(model, given), *numbers)
+    return State(Robot(model), *numbers)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from kernel_checks import check_kernel
-from peers import ROBOTS, close, robot
-from reference import Reference, samples, worst, zoo, zoo_in_float32
+from peers import close, robot
+from reference import Reference, samples, worst
 from small import chain, tree
 
 import adjoin
@@ -15,28 +15,6 @@ from adjoin.dynamics.passive import passive_forces
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError
 from adjoin.model.manifold import normalize
-
-
-@pytest.mark.parametrize("name", ROBOTS)
-def test_accelerations_and_the_inverse_are_pinocchios(name):
-    ours, theirs = zoo(name)
-    assert worst(ours["aba"], theirs["aba"]) < 1e-10
-    assert worst(ours["minverse"], theirs["minverse"]) < 1e-10
-
-
-@pytest.mark.parametrize("name", ROBOTS)
-def test_float32_is_close_to_float64(name):
-    single, double = zoo_in_float32(name)
-    # An acceleration is a difference, of what torques do and what velocity and gravity do.
-    torques = torch.linalg.solve(double["crba"], samples(robot(name), 1024)[3])
-    assert worst(single["aba"], double["aba"], beside=torques) < 2e-5
-    assert worst(single["minverse"], double["minverse"]) < 2e-5
-
-
-@pytest.mark.parametrize("name", ROBOTS)
-def test_the_inverse_is_symmetric_to_the_bit(name):
-    inverse = zoo(name)[0]["minverse"]
-    assert torch.equal(inverse, inverse.mT)
 
 
 @pytest.mark.parametrize("reference", ["local", "world", "local_world_aligned"])

@@ -4,45 +4,19 @@ import pinocchio
 import pytest
 import torch
 from kernel_checks import check_kernel
-from peers import ROBOTS, close, peer, robot
-from reference import Reference, apart, full, samples, worst, zoo, zoo_in_float32
+from peers import close, peer, robot
+from reference import Reference, full, samples, worst
 from small import chain, tree
 
 import adjoin
 from adjoin.dynamics.crba import crba
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_the_matrix_is_pinocchios(name):
-    ours, theirs = zoo(name)
-    assert worst(ours["crba"], theirs["crba"]) < 1e-10
-
-
-@pytest.mark.parametrize("name", ROBOTS)
-def test_the_matrix_is_symmetric_to_the_bit_and_positive_definite(name):
-    M = zoo(name)[0]["crba"]
-    assert torch.equal(M, M.mT)
-    assert torch.linalg.eigvalsh(M).min() > 0.0
-
-
-@pytest.mark.parametrize("name", ROBOTS)
-def test_float32_is_close_to_float64(name):
-    single, double = zoo_in_float32(name)
-    assert worst(single["crba"], double["crba"]) < 2e-5
-
-
 def test_followers_count_as_pinocchios_own_do():
     model, pin = robot("panda"), peer("panda")
-    q = samples(model)[0]
+    q = samples(model, 128)[0]
     expected = [full(pinocchio.crba(pin.pin, pin.data, pin.q(row)).copy()) for row in q]
     assert worst(crba(model, q), expected) < 1e-10
-
-
-@pytest.mark.parametrize("name", ["go2", "allegro", "humanoid"])
-def test_joints_on_different_branches_do_not_feel_each_other(name):
-    zeros = torch.from_numpy(apart(robot(name)))
-    assert zeros.any()
-    assert not zoo(name)[0]["crba"][:, zeros].any()
 
 
 def test_a_free_body_has_its_mass_and_its_inertia():
