@@ -1,10 +1,13 @@
 """Ten thousand random graphs a run: every way of running them agrees, and their derivatives are derivatives."""
 
+import math
+
 import pytest
 import torch
 from kernel_checks import close, host_targets, run_on
 from random_programs import STEPS, random_program
 
+from adjoin.trace import llvm
 from adjoin.trace.interpret import interpret
 
 PROGRAMS = 200
@@ -24,6 +27,22 @@ def test_random_graphs(seed):
     program = random_program(seed, GRAPHS)
     check_values(program, seed)
     check_derivatives(program, seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_hardly_any_registers(seed, monkeypatch):
+    """What large kernels do, on small ones: values wait in memory, inside of loops too. The bits stay the same."""
+    program, _ = random_program(seed, GRAPHS).vjp([True] * 4)
+    inputs = make_inputs(seed)
+    shapes = [(BATCH, s.size) if s.length is None else (STEPS, BATCH, s.size) for s in program.inputs[4:]]
+    cotangents = [torch.linspace(-1, 1, math.prod(shape), dtype=torch.float64).reshape(shape) for shape in shapes]
+    target = host_targets()[0]
+    plain = run_on(target, program, [*inputs, *cotangents], INTEGERS)
+    for name, value in (("LARGE", 0), ("REGISTERS", 8), ("BLOCK", 32)):
+        monkeypatch.setattr(llvm, name, value)
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", "off")
+    for a, b in zip(plain, run_on(target, program, [*inputs, *cotangents], INTEGERS), strict=True):
+        assert torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0))
 
 
 def check_values(program, seed):

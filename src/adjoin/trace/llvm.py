@@ -415,6 +415,7 @@ class _Kernel:
         used = set(loop.plan.order)
         for i, stream in zip(loop.streams, streams, strict=True):
             self.read_step(stream, body.steps[i], used, step, inside, values)
+        last = {i: inside[body.carry[i]] for i in loop.carry}  # the region may load a parked one again, under a new name
         self.region(loop.plan, inside, {})
         for i in loop.outputs:
             operands = [inside[value] for value in body.outputs[i]]
@@ -431,7 +432,7 @@ class _Kernel:
         for i in loop.carry:
             get = node.graph.find("get", (node,), i)
             if get is not None:
-                values[get] = inside[body.carry[i]]
+                values[get] = last[i]
 
     def buffer(self, stream: Expr, values: dict[Expr, str]) -> str:
         """The memory that holds a stream between the scan that makes it and those that read it."""
