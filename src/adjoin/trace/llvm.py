@@ -415,7 +415,7 @@ class _Kernel:
         used = set(loop.plan.order)
         for i, stream in zip(loop.streams, streams, strict=True):
             self.read_step(stream, body.steps[i], used, step, inside, values)
-        last = {i: inside[body.carry[i]] for i in loop.carry}  # the region may load a parked one again, under a new name
+        last = {i: inside[body.carry[i]] for i in loop.carry}  # the region may load one again, under a new name
         self.region(loop.plan, inside, {})
         for i in loop.outputs:
             operands = [inside[value] for value in body.outputs[i]]
