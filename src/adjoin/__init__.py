@@ -18,12 +18,21 @@ if TYPE_CHECKING:
         centroidal_momentum_rate,
     )
     from adjoin.dynamics.constraint import FrameConstraint, constrained_dynamics, impulse_dynamics
+    from adjoin.dynamics.coriolis import coriolis_matrix
     from adjoin.dynamics.crba import crba
+    from adjoin.dynamics.derivatives import aba_derivatives, rnea_derivatives
     from adjoin.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
     from adjoin.dynamics.inverse_kinematics import inverse_kinematics
     from adjoin.dynamics.jacobian import jacobian, jacobian_derivative
     from adjoin.dynamics.kinematics import forward_kinematics, frame_acceleration, frame_velocity
     from adjoin.dynamics.passive import passive_forces
+    from adjoin.dynamics.regressor import (
+        from_inertial_parameters,
+        inertial_parameters,
+        kinetic_energy_regressor,
+        potential_energy_regressor,
+        torque_regressor,
+    )
     from adjoin.dynamics.rnea import bias_forces, gravity_forces, rnea
     from adjoin.io.load import load
     from adjoin.io.store import save
@@ -40,6 +49,7 @@ __all__ = [
     "Model",
     "PerStep",
     "aba",
+    "aba_derivatives",
     "bias_forces",
     "center_of_mass",
     "center_of_mass_acceleration",
@@ -51,27 +61,34 @@ __all__ = [
     "centroidal_momentum_rate",
     "compute",
     "constrained_dynamics",
+    "coriolis_matrix",
     "crba",
     "forest",
     "forward_kinematics",
     "frame_acceleration",
     "frame_velocity",
+    "from_inertial_parameters",
     "function",
     "gravity_forces",
     "impulse_dynamics",
+    "inertial_parameters",
     "inverse_kinematics",
     "jacobian",
     "jacobian_derivative",
     "kinetic_energy",
+    "kinetic_energy_regressor",
     "load",
     "mechanical_energy",
     "minverse",
     "passive_forces",
     "potential_energy",
+    "potential_energy_regressor",
     "rnea",
+    "rnea_derivatives",
     "robots",
     "save",
     "to_urdf",
+    "torque_regressor",
 ]
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
@@ -81,6 +98,7 @@ _HOMES = {
     "Model": "adjoin.model.model",
     "PerStep": "adjoin.trace.function",
     "aba": "adjoin.dynamics.aba",
+    "aba_derivatives": "adjoin.dynamics.derivatives",
     "bias_forces": "adjoin.dynamics.rnea",
     "center_of_mass": "adjoin.dynamics.centroidal",
     "center_of_mass_acceleration": "adjoin.dynamics.centroidal",
@@ -92,27 +110,34 @@ _HOMES = {
     "centroidal_momentum_rate": "adjoin.dynamics.centroidal",
     "compute": "adjoin.dynamics.call",
     "constrained_dynamics": "adjoin.dynamics.constraint",
+    "coriolis_matrix": "adjoin.dynamics.coriolis",
     "crba": "adjoin.dynamics.crba",
     "forest": "adjoin.model.compose",
     "forward_kinematics": "adjoin.dynamics.kinematics",
     "frame_acceleration": "adjoin.dynamics.kinematics",
     "frame_velocity": "adjoin.dynamics.kinematics",
+    "from_inertial_parameters": "adjoin.dynamics.regressor",
     "function": "adjoin.trace.function",
     "gravity_forces": "adjoin.dynamics.rnea",
     "impulse_dynamics": "adjoin.dynamics.constraint",
+    "inertial_parameters": "adjoin.dynamics.regressor",
     "inverse_kinematics": "adjoin.dynamics.inverse_kinematics",
     "jacobian": "adjoin.dynamics.jacobian",
     "jacobian_derivative": "adjoin.dynamics.jacobian",
     "kinetic_energy": "adjoin.dynamics.energy",
+    "kinetic_energy_regressor": "adjoin.dynamics.regressor",
     "load": "adjoin.io.load",
     "mechanical_energy": "adjoin.dynamics.energy",
     "minverse": "adjoin.dynamics.aba",
     "passive_forces": "adjoin.dynamics.passive",
     "potential_energy": "adjoin.dynamics.energy",
+    "potential_energy_regressor": "adjoin.dynamics.regressor",
     "rnea": "adjoin.dynamics.rnea",
+    "rnea_derivatives": "adjoin.dynamics.derivatives",
     "robots": "adjoin.robots",
     "save": "adjoin.io.store",
     "to_urdf": "adjoin.io.urdf_write",
+    "torque_regressor": "adjoin.dynamics.regressor",
 }
 
 
