@@ -1,6 +1,8 @@
 """How quantities are called: alone, together, inside traced functions, by torch's transforms; and what errors say."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -377,3 +379,14 @@ def test_what_is_wrong_inside_a_traced_function_is_said(body, message):
     with pytest.raises((InputError, TraceError)) as error:
         adjoin.function(x=3)(traced)
     assert message in str(error.value)
+
+
+def test_quantities_need_no_import_of_their_own():
+    lines = (
+        "import adjoin",
+        "model = adjoin.robots.load('two_link')",
+        "found = adjoin.compute(model, model.random((2,)), quantities={'J': ('jacobian', {'frame': 'arm2'})})",
+        "print(tuple(found['J'].shape))",
+    )
+    run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert run.stdout == "(2, 6, 2)\n"

@@ -5,7 +5,9 @@ once for each model and each choice of options, parameters and external forces, 
 `compute` traces several over one state, so that what they have in common is computed once.
 """
 
+import importlib
 import inspect
+import pkgutil
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin import dynamics
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import Load, State
 from adjoin.errors import InputError
@@ -250,6 +253,12 @@ def _checked(model: Model, inputs: Sequence[torch.Tensor], params: Mapping[str, 
     return model.check_parameters(params, tuple(batch))
 
 
+def _import_all() -> None:
+    """Load every algorithm: each registers its quantities, and is otherwise loaded when its function is asked for."""
+    for module in pkgutil.iter_modules(dynamics.__path__):
+        importlib.import_module(f"{dynamics.__name__}.{module.name}")
+
+
 def compute(
     model: Model,
     q: Any,
@@ -285,6 +294,8 @@ def compute(
     wanted, needed = [], []
     for label, what in labels.items():
         name, options = (what, {}) if isinstance(what, str) else what
+        if name not in QUANTITIES:
+            _import_all()
         if name not in QUANTITIES:
             raise InputError(f"compute: no quantity {name!r}; quantities: {', '.join(sorted(QUANTITIES))}")
         given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
