@@ -59,4 +59,5 @@ class PGS(Law):
         def push(i: int, trial: Scalar) -> Scalar:
             return self.adjoint.push(trial, system.gain[i], system.dt)
 
-        return list(loop(self.iterations, sweep, list(start or [0.0] * len(system.bias))))
+        first = [0.0] * len(system.bias) if start is None else list(start)
+        return list(loop(self.iterations, sweep, first))
