@@ -333,7 +333,7 @@ class Model:
         return isinstance(other, Model) and self.digest == other.digest
 
     def __hash__(self) -> int:
-        return int(self.digest[:15], 16)
+        return hash(self.digest)
 
     def __str__(self) -> str:
         return table.render(self)

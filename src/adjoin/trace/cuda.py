@@ -8,6 +8,7 @@ import ctypes
 import importlib.util
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
@@ -70,22 +71,29 @@ class CudaKernel:
         """Enqueue the kernel on the current stream of the device. The arguments are those of `CpuKernel.launch`."""
         if self._function is None:
             self._load()
-        factors = self._facts["workspace"]
-        elements = workspace_elements(factors, self.program.integers, integers) if self._needs_workspace else 0
         space = None
-        if elements:
+        if self._needs_workspace:
+            elements = workspace_elements(self._facts["workspace"], self.program.integers, integers)
             count = elements * (-(-batch // WARP) * WARP)
             space = torch.empty(count, dtype=torch.float32 if self.bits == 32 else torch.float64, device=self.device)
-        arguments = self._arguments(*words, *integers, batch, 0 if space is None else space.data_ptr())
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(self._size), 0)
+        try:
+            arguments, extra = self._own.arguments
+        except AttributeError:
+            arguments, extra = self._own.arguments = self._make_arguments()
+        self._pack(arguments, 0, *words, *integers, batch, 0 if space is None else space.data_ptr())
         warps = 1 if batch <= SMALL_BATCH else self._warps
         blocks = -(-batch // (warps * WARP))
-        shared = self._facts["shared"] * warps * self.bits // 8
+        shared = self._tile * warps
         if torch.cuda.current_device() != self.device.index:
             with torch.cuda.device(self.device):
                 self._enqueue(blocks, warps, shared, extra)
         else:
             self._enqueue(blocks, warps, shared, extra)
+
+    def _make_arguments(self) -> tuple[Any, Any]:
+        """A thread's own memory for arguments, which the driver reads while it enqueues, and how the driver finds it."""
+        arguments = (ctypes.c_int64 * self._words)()
+        return arguments, (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(self._size), 0)
 
     def _enqueue(self, blocks: int, warps: int, shared: int, extra: Any) -> None:
         stream = torch._C._cuda_getCurrentRawStream(self.device.index)
@@ -109,8 +117,10 @@ class CudaKernel:
                 self._warps = max(1, min(4, 49152 // tile)) if tile else 4
                 if tile > 49152:
                     _check(_driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
-            self._arguments = ctypes.c_int64 * Layout.of(self.program).words
-            self._size = ctypes.c_size_t(ctypes.sizeof(self._arguments))
+            self._words, self._tile = Layout.of(self.program).words, tile
+            self._pack = struct.Struct(f"{self._words}q").pack_into
+            self._size = ctypes.c_size_t(8 * self._words)
+            self._own = threading.local()
             self._needs_workspace = any(facts["workspace"].values())
             self._launch = _driver().cuLaunchKernel
             self._facts, self._module, self._function = facts, module, function

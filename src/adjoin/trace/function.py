@@ -43,7 +43,9 @@ class Function:
         if not self._slots:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
         program, self._structure = trace(self.name, traced, self._slots, self._integers)
-        self._nested = self._structure != 0
+        self._plain = [(len(slot.shape), slot.shape) for slot in self._slots]
+        self._streams = any(slot.length is not None for slot in self._slots)
+        self._build = _builder(self._structure)
         self.kernel = Kernel(program)
         functools.update_wrapper(self, traced, updated=())
 
@@ -54,21 +56,30 @@ class Function:
         else:
             given = self._bind(args, kwargs)
             tensors = [given[slot.name] for slot in self._slots]
+        batches = None if self._streams else self._batches(tensors)
+        if batches is None:
+            self._check(tensors)
+        lengths = self._lengths(given, tensors) if self.kernel.program.integers else ()
+        return self._build(self.kernel(tensors, lengths, batches))
+
+    def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
+        """The batch shape of each input; None if one of them is not plainly right. Calls go through it: it is quick."""
         first = tensors[0]
-        for slot, tensor in zip(self._slots, tensors, strict=True):
-            rank = len(slot.shape)
-            if (
-                type(tensor) is not torch.Tensor
-                or tensor.dtype != first.dtype
-                or tensor.device != first.device
-                or tensor.shape[tensor.dim() - rank :] != slot.shape
-                or tensor.dtype not in BITS
-                or slot.length
-            ):
-                self._check(tensors)
-                break
-        results = self.kernel(tensors, self._lengths(given, tensors) if self.kernel.program.integers else ())
-        return tree.transform(results.__getitem__, self._structure) if self._nested else results[0]
+        if type(first) is not torch.Tensor:
+            return None
+        dtype, device = first.dtype, first.device
+        if dtype not in BITS:
+            return None
+        found = []
+        for tensor, (rank, shape) in zip(tensors, self._plain, strict=True):
+            if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.device != device:
+                return None
+            whole = tensor.shape
+            size = len(whole) - rank
+            if whole[size:] != shape:
+                return None
+            found.append(whole[:size])
+        return found
 
     def prebuild(self, gpu: str, dtype: torch.dtype = torch.float32, shared: Sequence[str] = ()) -> None:
         """Compile for a named GPU into the cache, on a machine that need not have one.
@@ -185,6 +196,16 @@ def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
         return Function(traced, inputs)
 
     return decorate
+
+
+def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
+    """Puts results into the structure that the traced function returned."""
+    if structure == 0:
+        return lambda results: results[0]
+    if isinstance(structure, dict) and all(isinstance(place, int) for place in structure.values()):
+        places = list(structure.items())
+        return lambda results: {name: results[place] for name, place in places}
+    return lambda results: tree.transform(results.__getitem__, structure)
 
 
 def _slot(owner: str, name: str, shape: Any) -> Slot:

@@ -87,9 +87,20 @@ class Kernel:
     def _derive(self, program: Program) -> "Kernel":
         return self if program is self.program else Kernel(program)
 
-    def __call__(self, tensors: Sequence[torch.Tensor], integers: tuple[int, ...] = ()) -> list[torch.Tensor]:
-        """Run on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in."""
-        kernel, batch, tensors = arrange(self, tensors)
+    def __call__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        integers: tuple[int, ...] = (),
+        batches: Sequence[tuple[int, ...]] | None = None,
+    ) -> list[torch.Tensor]:
+        """Run on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in.
+
+        Args:
+            tensors: one for each input.
+            integers: the run-time integers.
+            batches: the batch shape of each tensor, if the caller knows them.
+        """
+        kernel, batch, tensors = arrange(self, tensors, batches)
         tracked = False
         for tensor in tensors:
             if tensor.requires_grad:
@@ -184,10 +195,12 @@ def _forward_mode() -> bool:
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def arrange(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
+def arrange(
+    kernel: Kernel, tensors: Sequence[torch.Tensor], batches: Sequence[tuple[int, ...]] | None = None
+) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
     """Decide what is shared, and bring everything else to the common batch shape."""
     slots = kernel.program.inputs
-    batches = [
+    batches = batches or [
         tensor.shape[slot.length is not None : tensor.dim() - len(slot.shape)]
         for slot, tensor in zip(slots, tensors, strict=True)
     ]
