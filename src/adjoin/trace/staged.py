@@ -6,6 +6,7 @@ from adjoin.trace.lanes import Writer
 from adjoin.trace.memory import WARP
 from adjoin.trace.program import Slot
 
+WIDE = 128  # bits that a thread moves at once, where rows are made of such units
 KEPT = 96 << 10  # bytes of shared memory a warp that inputs may occupy; an input too many passes through the tile
 
 
@@ -68,6 +69,10 @@ class Staged:
     def store(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
         """Write some columns: a whole chunk of the row."""
         w, lane = self.writer, self.writer.lane
+        wide = WIDE // lane.bits
+        if not slot.shared and slot.size % wide == 0 and len(values) in (wide << k for k in range(6)):
+            self._store_wide(tensor, slot, start, values, step)
+            return
         count, pitch, base = len(values), len(values) | 1, self._tile()
         mine = w.emit(f"mul i32 {self.lane_index}, {pitch}")
         for i, value in enumerate(values):
@@ -82,6 +87,39 @@ class Staged:
                 value = w.emit(f"load {lane.scalar}, ptr addrspace(3) {self._shared_at(row, column, pitch, base)}")
                 pointer = self._global(tensor, row, w.emit(f"add i32 {column}, {start}"), step)
                 w.line(f"  store {lane.scalar} {value}, ptr addrspace(1) {pointer}")
+        self._barrier()
+
+    def _store_wide(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
+        """Write a chunk in units of 16 bytes, of which several threads together have a row.
+
+        Results are contiguous. Rows lie an odd number of units apart in shared memory, so that eight threads, which is
+        what the memory serves at a time, never meet in a bank.
+        """
+        w, scalar = self.writer, self.writer.lane.scalar
+        width = WIDE // w.lane.bits
+        units = len(values) // width
+        kind, pitch, base = f"<{width} x {scalar}>", (units | 1) * width, self._tile()
+        mine = w.emit(f"mul i32 {self.lane_index}, {pitch}")
+        for unit in range(units):
+            packed = "poison"
+            for i in range(width):
+                value = values[unit * width + i]
+                packed = w.emit(f"insertelement {kind} {packed}, {scalar} {value}, i32 {i}")
+            w.line(f"  store {kind} {packed}, ptr addrspace(3) {self._shared(mine, base + unit * width)}, align 16")
+        self._barrier()
+        key = (tensor, step)
+        if key not in self.bases:
+            self.bases[key] = self._address(tensor, self.first, step)
+        own = w.emit(f"and i32 {self.lane_index}, {units - 1}")
+        column = w.emit(f"mul i32 {own}, {width}")
+        down = w.emit(f"udiv i32 {self.lane_index}, {units}")
+        for i in range(units):
+            row = self._valid(w.emit(f"add i32 {down}, {i * (WARP // units)}"))
+            value = w.emit(f"load {kind}, ptr addrspace(3) {self._shared_at(row, column, pitch, base)}, align 16")
+            index = w.emit(f"add i32 {w.emit(f'mul i32 {row}, {slot.size}')}, {column}")
+            pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {self.bases[key]}, i32 {index}")
+            pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {pointer}, i32 {start}")
+            w.line(f"  store {kind} {value}, ptr addrspace(1) {pointer}, align 16")
         self._barrier()
 
     def chunks(self, slot: Slot) -> list[tuple[int, int]]:
@@ -139,7 +177,7 @@ class Staged:
     def _tile(self) -> int:
         if self.tile is None:
             self.tile = self.offset
-            self.offset += WARP * (WARP + 1)
+            self.offset += WARP * (WARP + WIDE // self.writer.lane.bits)
         return self.tile
 
     def _shared_at(self, row: str, column: str, pitch: int, base: int) -> str:
