@@ -1,11 +1,12 @@
 """What a solver works on: blocks of constraint rows, each with what its impulses may be.
 
 A row says what its velocity u = J v + bias should be: 0, or at least 0; its impulse changes v by H⁻¹ Jᵀ impulse. Blocks
-are relaxed one after the other: `relax(i)` is the impulse that would make u of row i zero if all others stayed as they
-are, and a block puts it where it may be. `project` does that for a whole block at once, and `slopes` is the derivative
-of `project`: at the solution, impulses = project(impulses - gain u) for any positive gain.
+are relaxed one after the other: `relax(i)` is the impulse that would make u of row i smaller, or zero, if all others
+stayed as they are, and a block puts it where it may be. `project` does that for a whole block at once, and `slopes` is
+the derivative of `project`: at the solution, impulses = project(impulses - gain u) with the `gains` of the block.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ Relax = Callable[[int], Scalar]
 Clip = Callable[[int, Scalar], Scalar]
 Rows = list[list[Scalar]]
 
-TINY = 1e-30  # keeps a quotient finite; far below any impulse
+TINY = 1e-30  # keeps a quotient finite; its root is far below any impulse
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,11 @@ class Touch:
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
         impulses[first] = push(first, relax(first))
-        end = first + len(self.rows)
+        across = range(first + 1, first + len(self.rows))
         if self.elliptic:
-            for i in range(first + 1, end):
-                impulses[i] = relax(i)
-            impulses[first + 1 : end] = self._cone(impulses[first], impulses[first + 1 : end])
+            impulses[first + 1 : across.stop] = self._cone(impulses[first], [relax(i) for i in across])
         else:
-            for i, coefficient in zip(range(first + 1, end), self.friction, strict=True):
+            for i, coefficient in zip(across, self.friction, strict=True):
                 impulses[i] = clamp(relax(i), coefficient * impulses[first])
 
     def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
@@ -131,11 +130,19 @@ class Touch:
             return [normal, *self._cone(normal, trial[1:])]
         return [normal, *[clamp(x, c * normal) for x, c in zip(trial[1:], self.friction, strict=True)]]
 
+    @property
+    def ratios(self) -> list[Scalar]:
+        """The coefficients over the first of them."""
+        first = self.friction[0]
+        return [1.0 if same(c, first) else maximum(c / maximum(first, TINY), TINY) for c in self.friction]
+
     def _cone(self, normal: Scalar, others: Sequence[Scalar]) -> list[Scalar]:
-        parts = [x / c for x, c in zip(others, self.friction, strict=True)]
-        length = sqrt(sum((x * x for x in parts), 0.0))
-        share = minimum(normal / maximum(length, TINY), 1.0)
+        share = minimum(self.friction[0] * normal / self._length(others), 1.0)
         return [x * share for x in others]
+
+    def _length(self, others: Sequence[Scalar]) -> Scalar:
+        """Of impulses across, each over its ratio."""
+        return sqrt(maximum(sum(((x / r) * (x / r) for x, r in zip(others, self.ratios, strict=True)), 0.0), TINY))
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
         """The derivative of `project`."""
@@ -150,16 +157,15 @@ class Touch:
                 inside = one_if(abs(trial[i]) < bound)
                 found.append([touching * side, *[inside if i == k else 0.0 for k in range(1, size)]])
             return found
-        parts = [x / c for x, c in zip(trial[1:], self.friction, strict=True)]
-        length = maximum(sqrt(sum((x * x for x in parts), 0.0)), TINY)
-        slips = normal < length
-        unit = [x / length for x in parts]
-        share = normal / length
-        for i, coefficient in enumerate(self.friction):
-            row = [select(slips, touching * coefficient * unit[i], 0.0)]
-            for k, other in enumerate(self.friction):
-                along = (1.0 if i == k else 0.0) - unit[i] * unit[k]
-                row.append(select(slips, share * along * (coefficient / other), 1.0 if i == k else 0.0))
+        length, ratios, bound = self._length(trial[1:]), self.ratios, self.friction[0] * normal
+        slips = bound < length
+        unit = [x / (r * length) for x, r in zip(trial[1:], ratios, strict=True)]
+        share = bound / length
+        for i, ratio in enumerate(ratios):
+            row = [select(slips, touching * self.friction[0] * ratio * unit[i], 0.0)]
+            for k, other in enumerate(ratios):
+                along = (1.0 if i == k else 0.0) - unit[i] * unit[k] * (ratio / other)
+                row.append(select(slips, share * along, 1.0 if i == k else 0.0))
             found.append(row)
         return found
 
@@ -167,9 +173,36 @@ class Touch:
 Block = Hold | Push | Brake | Touch
 
 
+def gains(block: Block, own: Sequence[Sequence[Scalar]]) -> list[Scalar]:
+    """By how much each impulse of a block changes for a unit of u.
+
+    Alone, an impulse takes all of its u away. Those of a cone change together: friction works against the velocity, so
+    they take steps of one size in all directions, short enough for every one (the greatest sum of a row bounds the
+    eigenvalues); with unequal coefficients, in directions that are scaled by them.
+
+    Args:
+        block: the constraint.
+        own: its part of J H⁻¹ Jᵀ, with the softness on the diagonal.
+    """
+    alone = [1.0 / row[i] for i, row in enumerate(own)]
+    if not isinstance(block, Touch) or not block.elliptic:
+        return alone
+    scaled = [
+        [abs(x) * a * b for x, b in zip(row[1:], block.ratios, strict=True)]
+        for row, a in zip(own[1:], block.ratios, strict=True)
+    ]
+    greatest = functools.reduce(maximum, [sum(row, 0.0) for row in scaled])
+    return [alone[0], *[ratio * ratio / greatest for ratio in block.ratios]]
+
+
 def clamp(x: Scalar, limit: Scalar) -> Scalar:
     """x, but not further than the limit to either side."""
     return maximum(minimum(x, limit), -limit)
+
+
+def same(a: Scalar, b: Scalar) -> bool:
+    """Whether two scalars are known to be equal."""
+    return a is b or (isinstance(a, float) and isinstance(b, float) and a == b)
 
 
 def one_if(condition: Scalar) -> Scalar:

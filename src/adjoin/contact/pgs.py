@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from adjoin.contact.adjoint import Adjoint, Unrolled
 from adjoin.contact.law import Law
 from adjoin.contact.system import System
-from adjoin.dynamics.linear import dot
+from adjoin.dynamics.linear import dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import loop
@@ -48,7 +48,8 @@ class PGS(Law):
 
             def relax(i: int) -> Scalar:
                 others = dot(system.matrix[i][:i], impulses[:i]) + dot(system.matrix[i][i + 1 :], impulses[i + 1 :])
-                return -(system.bias[i] + others) * system.gain[i]
+                relaxed = -(system.bias[i] + others) * system.gain[i]
+                return relaxed if is_zero(system.kept[i]) else relaxed + system.kept[i] * impulses[i]
 
             first = 0
             for block in system.blocks:

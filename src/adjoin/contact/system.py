@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from adjoin.contact.blocks import Block, Row
+from adjoin.contact.blocks import Block, Row, Touch, gains
 from adjoin.dynamics.linear import Factor, dot, is_zero
 from adjoin.spatial.scalar import Scalar
 
@@ -50,8 +50,25 @@ class System:
 
     @cached_property
     def gain(self) -> list[Scalar]:
-        """The impulse that takes away a unit of u, row by row."""
-        return [1.0 / (self.matrix[i][i] + row.softness) for i, row in enumerate(self.rows)]
+        """By how much the impulse of each row changes for a unit of u."""
+        found: list[Scalar] = []
+        for block in self.blocks:
+            places = range(len(found), len(found) + len(block.rows))
+            own = [[self.matrix[i][k] + (self.rows[i].softness if i == k else 0.0) for k in places] for i in places]
+            found += gains(block, own)
+        return found
+
+    @cached_property
+    def kept(self) -> list[Scalar]:
+        """What is left of each impulse when it is relaxed: 0 where all of u is taken away."""
+        found: list[Scalar] = [0.0] * len(self.rows)
+        first = 0
+        for block in self.blocks:
+            if isinstance(block, Touch) and block.elliptic:
+                for i in range(first + 1, first + len(block.rows)):
+                    found[i] = 1.0 - self.gain[i] * (self.matrix[i][i] + self.rows[i].softness)
+            first += len(block.rows)
+        return found
 
     def change(self, impulses: Sequence[Scalar]) -> list[Scalar]:
         """dv."""

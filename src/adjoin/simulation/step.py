@@ -12,11 +12,11 @@ from adjoin.contact.system import System
 from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.linear import Factor
-from adjoin.dynamics.rnea import bias_forces_of, inverse_dynamics
+from adjoin.dynamics.rnea import inverse_dynamics
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
-from adjoin.model.manifold import integrate
 from adjoin.simulation.actuation import effort_of
+from adjoin.simulation.euler import move, straight
 from adjoin.spatial.scalar import Scalar
 
 
@@ -71,7 +71,8 @@ def advance(
 ) -> Stepped:
     """Semi-implicit Euler with impulses: H dv = dt (forces - bias) + Jᵀ impulses, then q moves with v + dv.
 
-    H is the inertia matrix plus dt times the damping of joints and actuators, which makes them implicit.
+    H is the inertia matrix plus dt times the damping of joints and actuators, which makes them implicit. The bias is
+    what going on straight takes, and v + dv is in the axes of the beginning: see `euler`.
     """
     dt, state = physics.dt, State(robot, q, v)
     effort = effort_of(state, control)
@@ -79,18 +80,19 @@ def advance(
     inertia = crba_of(state)
     for dof, more in enumerate(extra):
         inertia[dof][dof] = inertia[dof][dof] + more
-    right = [dt * (f - b) for f, b in zip(effort.force, bias_forces_of(state), strict=True)]
+    onwards = straight(robot.model, state.v)
+    right = [dt * (f - b) for f, b in zip(effort.force, inverse_dynamics(state, onwards), strict=True)]
     touching = contacts(state, physics.pairs, physics.contact, dt)
     blocks = [*[contact.block for contact in touching], *other_blocks(state, physics)]
     system = System(Factor(inertia), right, blocks, dt)
 
     def missing(dv: Sequence[Scalar]) -> list[Scalar]:
         """H dv - right."""
-        needed = inverse_dynamics(state, [x / dt for x in dv])
+        needed = inverse_dynamics(state, [x / dt + y for x, y in zip(dv, onwards, strict=True)])
         parts = zip(needed, effort.force, extra, dv, strict=True)
         return [dt * (need - force) + more * x for need, force, more, x in parts]
 
     impulses = physics.contact.solve(system, start) if blocks else []
     dv, impulses = physics.contact.adjoint.attach(system, system.change(impulses), impulses, missing)
     following = [a + b for a, b in zip(state.v, dv, strict=True)]
-    return Stepped(integrate(robot.model, state.q, following, dt), following, impulses, touching)
+    return Stepped(*move(robot.model, state.q, following, dt), impulses, touching)
