@@ -1,0 +1,92 @@
+"""Terrain: heights on a grid, straight along the sides of each cell (bilinear), and what stands on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from adjoin.contact.branchless import clamp
+from adjoin.contact.plane import ball
+from adjoin.contact.point import Point
+from adjoin.contact.shape import Shape
+from adjoin.errors import InputError
+from adjoin.spatial import vector
+from adjoin.spatial.scalar import Scalar, floor, is_number, select, sqrt
+from adjoin.spatial.vector import Vector3
+from adjoin.trace import minimum, to_index
+
+LookUp = Callable[[Any, Any], Scalar]
+
+
+@dataclass(frozen=True)
+class Terrain:
+    """Ground whose height is given on a grid; beyond the border it goes on level.
+
+    Attributes:
+        origin: x and y of the node (0, 0) and what is added to all heights, m.
+        spacing: between columns, along x, and between rows, along y, m.
+        rows: nodes along y, at least 2.
+        columns: nodes along x, at least 2.
+        look_up: (row, column) -> the height of a node, m. Indices are numbers, or traced integers.
+    """
+
+    origin: Vector3
+    spacing: tuple[Scalar, Scalar]
+    rows: int
+    columns: int
+    look_up: LookUp
+
+    def __post_init__(self):
+        if self.rows < 2 or self.columns < 2:
+            raise InputError(f"Terrain: {self.rows} rows and {self.columns} columns; it needs at least 2 of each")
+
+
+def surface(terrain: Terrain, x: Scalar, y: Scalar) -> tuple[Scalar, Vector3]:
+    """The height of the ground at a place, and the upward unit normal there."""
+    column, s, slope_x = _cell(x, terrain.origin[0], terrain.spacing[0], terrain.columns)
+    row, t, slope_y = _cell(y, terrain.origin[1], terrain.spacing[1], terrain.rows)
+    here, right = terrain.look_up(row, column), terrain.look_up(row, column + 1)
+    above, corner = terrain.look_up(row + 1, column), terrain.look_up(row + 1, column + 1)
+    near, far = right - here, corner - above
+    height = here + s * near + t * (above - here + s * (far - near))
+    rise_x = (near + t * (far - near)) * slope_x
+    rise_y = (above - here + s * (far - near)) * slope_y
+    upward = 1.0 / sqrt(1.0 + rise_x * rise_x + rise_y * rise_y)
+    return terrain.origin[2] + height, (-rise_x * upward, -rise_y * upward, upward)
+
+
+def _cell(x: Scalar, origin: Scalar, spacing: Scalar, count: int) -> tuple[Any, Scalar, Scalar]:
+    """The cell that a coordinate falls into, where in it from 0 to 1, and how fast that changes."""
+    free = (x - origin) / spacing
+    place = clamp(free, 0.0, count - 1.0)
+    cell = minimum(floor(place), count - 2.0)
+    moves = (free >= 0.0) & (free <= count - 1.0)
+    return int(cell) if is_number(cell) else to_index(cell), place - cell, select(moves, 1.0 / spacing, 0.0)
+
+
+def terrain_points(shape: Shape, terrain: Terrain) -> list[Point]:
+    """Where a shape, the first, touches the ground, the second.
+
+    A sphere has one point, a capsule one at each end, a box one at each of its eight corners. Distances are those to
+    the plane that touches the ground straight below: exact on a slope, of first order elsewhere.
+
+    Raises:
+        InputError: a shape of another kind.
+    """
+    if shape.kind == "sphere":
+        return [_ball(shape.centre, shape.radius, terrain)]
+    if shape.kind == "capsule":
+        reach = vector.scale(shape.half, shape.axis)
+        ends = (vector.add(shape.centre, reach), vector.subtract(shape.centre, reach))
+        return [_ball(end, shape.radius, terrain) for end in ends]
+    if shape.kind == "box":
+        x, y, z = (vector.scale(h, c) for h, c in zip(shape.size, vector.transpose(shape.pose[0]), strict=True))
+        corners = [shape.centre]
+        for edge in (x, y, z):
+            corners = [move(corner, edge) for corner in corners for move in (vector.add, vector.subtract)]
+        return [_ball(corner, 0.0, terrain) for corner in corners]
+    raise InputError(f"terrain_points: a {shape.kind} cannot stand on terrain; a sphere, a capsule or a box can")
+
+
+def _ball(centre: Vector3, radius: Scalar, terrain: Terrain) -> Point:
+    height, normal = surface(terrain, centre[0], centre[1])
+    return ball(centre, radius, (centre[2] - height) * normal[2], normal)
