@@ -81,7 +81,7 @@ class Implicit(Unrolled):
     ) -> tuple[list[Scalar], list[Scalar]]:
         """The change of velocity and the impulses, with the derivatives that they should have.
 
-        With the trial impulses t = p - g u, where u = J dv + bias + softness p, they solve
+        With the trial impulses t = p - g u, where u = J dv + offset + softness p, they solve
         missing(dv) - Jᵀ p = 0 and p - project(t) = 0. By elimination of dv, (G + P g A) y = ... is left, where A is
         J H⁻¹ Jᵀ, P the slopes of `project`, and G = 1 - P (1 - g softness).
         """
@@ -90,8 +90,8 @@ class Implicit(Unrolled):
 
         def project(dv: Sequence[Scalar], p: Sequence[Scalar], slopes: bool = False) -> list[list[Scalar]]:
             trials = [
-                x - gain * (dot(row.jacobian, dv) + row.bias + row.softness * x)
-                for x, gain, row in zip(p, gains, rows, strict=True)
+                x - gain * (dot(row.jacobian, dv) + offset + soft * x)
+                for x, gain, row, offset, soft in zip(p, gains, rows, system.offsets, system.softness, strict=True)
             ]
             found, first = [], 0
             for block in system.blocks:
@@ -123,7 +123,7 @@ class Implicit(Unrolled):
                 matrix[i][i] = 1.0
             for i in range(count):
                 for k, slope in own[i]:
-                    matrix[i][k] = matrix[i][k] - slope * (1.0 - gains[k] * rows[k].softness)
+                    matrix[i][k] = matrix[i][k] - slope * (1.0 - gains[k] * system.softness[k])
                     for j in range(count):
                         if not is_zero(system.matrix[k][j]):
                             matrix[i][j] = matrix[i][j] + slope * gains[k] * system.matrix[k][j]

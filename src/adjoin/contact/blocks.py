@@ -1,15 +1,16 @@
 """What a solver works on: blocks of constraint rows, each with what its impulses may be.
 
-A row says what its velocity u = J v + bias should be: 0, or at least 0; its impulse changes v by H⁻¹ Jᵀ impulse. Blocks
-are relaxed one after the other: `relax(i)` is the impulse that would make u of row i smaller, or zero, if all others
-stayed as they are, and a block puts it where it may be. `project` does that for a whole block at once, and `slopes` is
-the derivative of `project`: at the solution, impulses = project(impulses - gain u) with the `gains` of the block.
+A row says what its velocity u, J v and an offset, should be: 0, or at least 0; its impulse changes v by H⁻¹ Jᵀ impulse.
+Blocks are relaxed one after the other: `relax(i)` is the impulse that would make u of row i smaller, or zero, if all
+others stayed as they are, and a block puts it where it may be. `project` does that for a whole block at once, and
+`slopes` is the derivative of `project`: at the solution, impulses = project(impulses - gain u) with the block's `gains`.
 """
 
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from adjoin.contact.law import Law
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import maximum, minimum, select, sqrt
 
@@ -18,6 +19,7 @@ Clip = Callable[[int, Scalar], Scalar]
 Rows = list[list[Scalar]]
 
 TINY = 1e-30  # keeps a quotient finite; its root is far below any impulse
+ROUNDING = 1e-5  # of a length in float32
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,15 @@ class Row:
 
     Attributes:
         jacobian: nv scalars; structural zeros are the number 0.
-        bias: what is added to J v.
-        softness: regularisation: impulse times this is added to u as well.
+        speed: J v before the step.
+        gap: how far it is from touching, or from where it is held: m or rad.
+        turning: whether it is about an angle.
     """
 
     jacobian: Sequence[Scalar]
-    bias: Scalar
-    softness: float = 0.0
+    speed: Scalar
+    gap: Scalar = 0.0
+    turning: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class Hold:
     """Equalities: the impulses may be anything."""
 
     rows: tuple[Row, ...]
+
+    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+        """u of each row, if the velocity did not change."""
+        return [row.speed + law.error_reduction / dt * row.gap for row in self.rows]
 
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
@@ -49,6 +57,10 @@ class Hold:
     def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
         """The nearest impulses that may be."""
         return list(trial)
+
+    def mode(self, impulses: Sequence[Scalar]) -> Scalar:
+        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        return 1.0
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
         """The derivative of `project`."""
@@ -61,6 +73,10 @@ class Push:
 
     rows: tuple[Row, ...]
 
+    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+        """u of each row, if the velocity did not change."""
+        return [self.rows[0].speed + law.approach(self.rows[0].gap, self.rows[0].speed, dt)]
+
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
         impulses[first] = push(first, relax(first))
@@ -68,6 +84,10 @@ class Push:
     def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
         """The nearest impulses that may be."""
         return [maximum(trial[0], 0.0)]
+
+    def mode(self, impulses: Sequence[Scalar]) -> Scalar:
+        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        return one_if(impulses[0] > 0.0)
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
         """The derivative of `project`."""
@@ -86,6 +106,10 @@ class Brake:
     rows: tuple[Row, ...]
     limit: Scalar
 
+    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+        """u of each row, if the velocity did not change."""
+        return [self.rows[0].speed]
+
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
         impulses[first] = clamp(relax(first), self.limit)
@@ -93,6 +117,10 @@ class Brake:
     def project(self, trial: Sequence[Scalar]) -> list[Scalar]:
         """The nearest impulses that may be."""
         return [clamp(trial[0], self.limit)]
+
+    def mode(self, impulses: Sequence[Scalar]) -> Scalar:
+        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        return select(abs(impulses[0]) < self.limit, 1.0, 2.0)
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
         """The derivative of `project`."""
@@ -112,6 +140,11 @@ class Touch:
     rows: tuple[Row, ...]
     friction: tuple[Scalar, ...]
     elliptic: bool = False
+
+    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+        """u of each row, if the velocity did not change."""
+        first, *others = self.rows
+        return [first.speed + law.approach(first.gap, first.speed, dt), *[row.speed for row in others]]
 
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
@@ -143,6 +176,17 @@ class Touch:
     def _length(self, others: Sequence[Scalar]) -> Scalar:
         """Of impulses across, each over its ratio."""
         return sqrt(maximum(sum(((x / r) * (x / r) for x, r in zip(others, self.ratios, strict=True)), 0.0), TINY))
+
+    def mode(self, impulses: Sequence[Scalar]) -> Scalar:
+        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        touching = impulses[0] > 0.0
+        if self.elliptic:
+            slips = self._length(impulses[1:]) >= (1.0 - ROUNDING) * self.friction[0] * impulses[0]
+            return select(touching, select(slips, 2.0, 1.0), 0.0)
+        mode: Scalar = 1.0
+        for impulse, coefficient in zip(impulses[1:], self.friction, strict=True):
+            mode = select(abs(impulse) < coefficient * impulses[0], mode, 2.0)
+        return select(touching, mode, 0.0)
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
         """The derivative of `project`."""

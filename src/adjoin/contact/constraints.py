@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from adjoin.contact.blocks import Block, Brake, Hold, Push, Row, Touch
 from adjoin.contact.detect import points
-from adjoin.contact.law import Law
 from adjoin.contact.pairs import Pair
 from adjoin.contact.point import Point
 from adjoin.contact.shape import Shape
@@ -21,7 +20,7 @@ from adjoin.spatial import vector
 from adjoin.spatial.motion import Spatial, transform_multiply
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
-from adjoin.trace import maximum, minimum, select
+from adjoin.trace import minimum, select
 
 
 class Contact(NamedTuple):
@@ -40,10 +39,9 @@ class Contact(NamedTuple):
     block: Block
 
 
-def contacts(state: State, pairs: Sequence[Pair], law: Law, dt: float) -> list[Contact]:
-    """The contacts between pairs of shapes."""
+def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contact]:
+    """The contacts between pairs of shapes; whether their friction lies in a cone instead of a pyramid."""
     robot = state.robot
-    softness = law.softness / robot.model.mass
     found = []
     for pair in pairs:
         first, second = (robot.model.geometries[index] for index in (pair.first, pair.second))
@@ -58,33 +56,14 @@ def contacts(state: State, pairs: Sequence[Pair], law: Law, dt: float) -> list[C
                 for dof, motion in columns:
                     jacobian[dof] = jacobian[dof] + vector.dot(direction, motion[part])
                 rows.append(jacobian)
-            speeds = [dot(jacobian, state.v) for jacobian in rows]
-            biases = [speeds[0] + approach(point.distance, speeds[0], law, dt), *speeds[1:]]
-            made = tuple(Row(jacobian, bias, softness) for jacobian, bias in zip(rows, biases, strict=True))
             if all(is_zero(x) for x in rows[0]):
                 continue
+            gaps = [point.distance, *[0.0] * (len(rows) - 1)]
+            made = tuple(Row(row, dot(row, state.v), gap) for row, gap in zip(rows, gaps, strict=True))
             bounds = friction[: len(made) - 1]
-            block = Touch(made, bounds, law.elliptic) if bounds else Push(made)
+            block = Touch(made, bounds, elliptic) if bounds else Push(made)
             found.append(Contact(pair, point, axes, block))
     return found
-
-
-def approach(distance: Scalar, speed: Scalar, law: Law, dt: float) -> Scalar:
-    """What is added to the normal velocity of a contact, so that it need only not be negative.
-
-    Args:
-        distance: between the shapes, m.
-        speed: at which they part now, m/s.
-        law: of contact.
-        dt: s.
-    """
-    apart = maximum(distance, 0.0) * (1.0 / dt)
-    inside = maximum(minimum(distance, 0.0) * (law.error_reduction / dt), -law.recovery)
-    bias = apart + inside
-    if law.restitution > 0.0:
-        bounces = (speed < -law.threshold) & (distance + dt * speed < 0.0)
-        bias = select(bounces, minimum(bias, law.restitution * speed), bias)
-    return bias
 
 
 def shape(state: State, index: int) -> Shape:
@@ -128,7 +107,7 @@ def basis(normal: Vector3) -> Matrix3:
     return normal, (1.0 + side * x * x * a, side * b, -(side * x)), (b, side + y * y * a, -y)
 
 
-def stops(state: State, law: Law, dt: float) -> list[Block]:
+def stops(state: State) -> list[Block]:
     """The limits of joints: of each the stop that is nearer."""
     robot = state.robot
     lower, upper = robot.numbers("lower"), robot.numbers("upper")
@@ -151,26 +130,27 @@ def stops(state: State, law: Law, dt: float) -> list[Block]:
         jacobian: list[Scalar] = [0.0] * robot.nv
         jacobian[at.v] = side * at.multiplier
         speed = jacobian[at.v] * state.v[at.v]
-        found.append(Push((Row(jacobian, speed + approach(gap, speed, law, dt), law.softness / robot.model.mass),)))
+        found.append(Push((Row(jacobian, speed, gap, joint.kind != "prismatic"),)))
     return found
 
 
 def brakes(state: State, dt: float) -> list[Block]:
     """Dry friction of joints."""
+    turning = {dof for body in state.robot.subspaces for dof, (angular, _) in body if not all(map(is_zero, angular))}
     found = []
     for dof, friction in enumerate(state.robot.numbers("friction")):
         if not is_zero(friction):
             jacobian = [1.0 if i == dof else 0.0 for i in range(state.robot.nv)]
-            found.append(Brake((Row(jacobian, state.v[dof]),), dt * friction))
+            row = Row(jacobian, state.v[dof], turning=dof in turning)
+            found.append(Brake((row,), dt * friction))
     return found
 
 
-def holds(state: State, constraints: Sequence[FrameConstraint], law: Law, dt: float) -> list[Block]:
+def holds(state: State, constraints: Sequence[FrameConstraint]) -> list[Block]:
     """Frames that are held to the world or to one another."""
-    softness = law.softness / state.robot.model.mass
     found = []
     for constraint in constraints:
         held = Held(state, constraint)
-        biases = [u + law.error_reduction / dt * error for u, error in zip(held.velocity(), held.error(), strict=True)]
-        found.append(Hold(tuple(Row(row, bias, softness) for row, bias in zip(held.rows, biases, strict=True))))
+        parts = zip(held.rows, held.velocity(), held.error(), (False,) * 3 + (True,) * 3, strict=False)
+        found.append(Hold(tuple(Row(*part) for part in parts)))
     return found

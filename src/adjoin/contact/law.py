@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from adjoin.errors import InputError
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import maximum, minimum, select
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,3 +35,19 @@ class Law:
         for name in ("recovery", "softness", "threshold"):
             if not getattr(self, name) >= 0.0:
                 raise InputError(f"{type(self).__name__}: {name} must not be negative, got {getattr(self, name)!r}")
+
+    def approach(self, distance: Scalar, speed: Scalar, dt: float) -> Scalar:
+        """What is added to the speed of something that only pushes, so that it need only not be negative.
+
+        Args:
+            distance: how far it is from touching, negative inside, m or rad.
+            speed: at which it parts now, m/s or rad/s.
+            dt: s.
+        """
+        apart = maximum(distance, 0.0) * (1.0 / dt)
+        inside = maximum(minimum(distance, 0.0) * (self.error_reduction / dt), -self.recovery)
+        bias = apart + inside
+        if self.restitution > 0.0:
+            bounces = (speed < -self.threshold) & (distance + dt * speed < 0.0)
+            bias = select(bounces, minimum(bias, self.restitution * speed), bias)
+        return bias

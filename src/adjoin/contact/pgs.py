@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adjoin.contact.adjoint import Adjoint, Unrolled
+from adjoin.contact.blocks import Block
 from adjoin.contact.law import Law
+from adjoin.contact.solver import Free, Settled
 from adjoin.contact.system import System
-from adjoin.dynamics.linear import dot, is_zero
+from adjoin.dynamics.linear import Factor, dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import loop
@@ -34,6 +36,17 @@ class PGS(Law):
         super().__post_init__()
         if not isinstance(self.iterations, int) or self.iterations < 1:
             raise InputError(f"PGS: iterations must be a whole number of at least 1, got {self.iterations!r}")
+
+    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
+        """The step with its constraints; see `Solver`."""
+        system = System(Factor(free.inertia), free.right, blocks, self, free.mass, free.dt)
+        impulses = self.solve(system, start) if blocks else []
+        change, impulses = self.adjoint.attach(system, system.change(impulses), impulses, free.missing)
+        modes, first = [], 0
+        for block in blocks:
+            modes.append(block.mode(impulses[first : first + len(block.rows)]))
+            first += len(block.rows)
+        return Settled(change, impulses, modes)
 
     def solve(self, system: System, start: Sequence[Scalar] | None) -> list[Scalar]:
         """The impulses of a system's blocks.

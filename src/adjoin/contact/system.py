@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from adjoin.contact.blocks import Block, Row, Touch, gains
+from adjoin.contact.blocks import Block, Brake, Row, Touch, gains
+from adjoin.contact.law import Law
 from adjoin.dynamics.linear import Factor, dot, is_zero
 from adjoin.spatial.scalar import Scalar
 
@@ -16,19 +17,34 @@ class System:
     Attributes:
         inertia: the factor of H.
         right: impulses of everything but the constraints.
-        blocks: the constraints; their biases hold J v of the velocity before the step.
+        blocks: the constraints.
+        law: the constants of contact.
+        mass: of the robot, kg.
         dt: s.
     """
 
     inertia: Factor
     right: Sequence[Scalar]
     blocks: Sequence[Block]
+    law: Law
+    mass: float
     dt: float
 
     @cached_property
     def rows(self) -> list[Row]:
         """Of all blocks, in order."""
         return [row for block in self.blocks for row in block.rows]
+
+    @cached_property
+    def offsets(self) -> list[Scalar]:
+        """u of each row, if the velocity did not change."""
+        return [offset for block in self.blocks for offset in block.offsets(self.law, self.dt)]
+
+    @cached_property
+    def softness(self) -> list[float]:
+        """Regularisation: of each row, this times its impulse is added to u."""
+        soft = self.law.softness / self.mass
+        return [0.0 if isinstance(block, Brake) else soft for block in self.blocks for _ in block.rows]
 
     @cached_property
     def halves(self) -> list[list[Scalar]]:
@@ -46,7 +62,7 @@ class System:
     def bias(self) -> list[Scalar]:
         """What u of each row would be without constraints."""
         free = self.inertia.scaled(self.inertia.half(self.right))
-        return [row.bias + dot(half, free) for row, half in zip(self.rows, self.halves, strict=True)]
+        return [offset + dot(half, free) for offset, half in zip(self.offsets, self.halves, strict=True)]
 
     @cached_property
     def gain(self) -> list[Scalar]:
@@ -54,7 +70,7 @@ class System:
         found: list[Scalar] = []
         for block in self.blocks:
             places = range(len(found), len(found) + len(block.rows))
-            own = [[self.matrix[i][k] + (self.rows[i].softness if i == k else 0.0) for k in places] for i in places]
+            own = [[self.matrix[i][k] + (self.softness[i] if i == k else 0.0) for k in places] for i in places]
             found += gains(block, own)
         return found
 
@@ -66,7 +82,7 @@ class System:
         for block in self.blocks:
             if isinstance(block, Touch) and block.elliptic:
                 for i in range(first + 1, first + len(block.rows)):
-                    found[i] = 1.0 - self.gain[i] * (self.matrix[i][i] + self.rows[i].softness)
+                    found[i] = 1.0 - self.gain[i] * (self.matrix[i][i] + self.softness[i])
             first += len(block.rows)
         return found
 

@@ -10,6 +10,7 @@ import torch
 from adjoin.contact import pairs as touching
 from adjoin.contact.constraints import contacts
 from adjoin.contact.pgs import PGS
+from adjoin.contact.solver import Solver
 from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
@@ -109,7 +110,7 @@ class Simulator:
         self,
         model: Model,
         dt: float = 1e-3,
-        contact: PGS | None = None,
+        contact: Solver | None = None,
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
@@ -128,7 +129,7 @@ class Simulator:
         self.physics = Physics(float(dt), contact or PGS(), tuple(found), tuple(constraints), limits)
         self._made: dict[Any, Any] = {}
         neutral = State(Robot(self.model), self.model.neutral(dtype=torch.float64).tolist())
-        slots = contacts(neutral, self.physics.pairs, self.physics.contact, dt)
+        slots = contacts(neutral, self.physics.pairs, self.physics.contact.elliptic)
         blocks = [*[slot.block for slot in slots], *other_blocks(neutral, self.physics)]
         self._rows = [len(block.rows) for block in blocks]
         shapes = self.model.geometries

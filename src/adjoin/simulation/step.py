@@ -7,11 +7,9 @@ from typing import NamedTuple
 from adjoin.contact.blocks import Block
 from adjoin.contact.constraints import Contact, brakes, contacts, holds, stops
 from adjoin.contact.pairs import Pair
-from adjoin.contact.pgs import PGS
-from adjoin.contact.system import System
+from adjoin.contact.solver import Free, Solver
 from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.dynamics.crba import crba_of
-from adjoin.dynamics.linear import Factor
 from adjoin.dynamics.rnea import inverse_dynamics
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
@@ -33,7 +31,7 @@ class Physics:
     """
 
     dt: float
-    contact: PGS
+    contact: Solver
     pairs: tuple[Pair, ...]
     constraints: tuple[FrameConstraint, ...] = ()
     limits: bool = True
@@ -57,8 +55,8 @@ class Stepped(NamedTuple):
 
 def other_blocks(state: State, physics: Physics) -> list[Block]:
     """All constraints but contacts."""
-    stopped = stops(state, physics.contact, physics.dt) if physics.limits else []
-    return [*stopped, *brakes(state, physics.dt), *holds(state, physics.constraints, physics.contact, physics.dt)]
+    stopped = stops(state) if physics.limits else []
+    return [*stopped, *brakes(state, physics.dt), *holds(state, physics.constraints)]
 
 
 def advance(
@@ -82,9 +80,8 @@ def advance(
         inertia[dof][dof] = inertia[dof][dof] + more
     onwards = straight(robot.model, state.v)
     right = [dt * (f - b) for f, b in zip(effort.force, inverse_dynamics(state, onwards), strict=True)]
-    touching = contacts(state, physics.pairs, physics.contact, dt)
+    touching = contacts(state, physics.pairs, physics.contact.elliptic)
     blocks = [*[contact.block for contact in touching], *other_blocks(state, physics)]
-    system = System(Factor(inertia), right, blocks, dt)
 
     def missing(dv: Sequence[Scalar]) -> list[Scalar]:
         """H dv - right."""
@@ -92,7 +89,6 @@ def advance(
         parts = zip(needed, effort.force, extra, dv, strict=True)
         return [dt * (need - force) + more * x for need, force, more, x in parts]
 
-    impulses = physics.contact.solve(system, start) if blocks else []
-    dv, impulses = physics.contact.adjoint.attach(system, system.change(impulses), impulses, missing)
-    following = [a + b for a, b in zip(state.v, dv, strict=True)]
-    return Stepped(*move(robot.model, state.q, following, dt), impulses, touching)
+    settled = physics.contact.settle(Free(inertia, right, missing, robot.model.mass, dt), blocks, start)
+    following = [a + b for a, b in zip(state.v, settled.change, strict=True)]
+    return Stepped(*move(robot.model, state.q, following, dt), settled.impulses, touching)
