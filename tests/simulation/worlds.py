@@ -1,0 +1,88 @@
+"""Small worlds for tests of the simulator, and what they share."""
+
+import functools
+from dataclasses import replace
+
+import torch
+
+import adjoin
+from adjoin.contact.pgs import PGS
+from adjoin.model.joint import Joint
+from adjoin.model.parts import WORLD, Actuator, Body, Frame, Geometry
+from adjoin.simulation.simulator import Simulator
+
+G = 9.81
+UPRIGHT = (1.0, 0.0, 0.0, 0.0)
+QUADRUPEDS = ("go2", "laikago")
+FEET = {
+    name: tuple((f"{foot}_foot", "ground") for foot in ("FL", "FR", "RL", "RR")) for name in ("go2", "laikago", "a1")
+}
+
+
+def tensor(*values):
+    """Of float64 numbers."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def nothing(steps):
+    """The controls of a model without actuators."""
+    return torch.zeros(steps, 0, dtype=torch.float64)
+
+
+def servos(model, kp, kd):
+    """The model with a position servo on each of its motors."""
+    drives = [replace(drive, gain=kp, bias=(0.0, -kp, -kd)) for drive in model.actuators]
+    return replace(model, actuators=tuple(drives))
+
+
+def simulator(model, dt, pairs=None, ground=None, constraints=(), **law):
+    """With projected Gauss-Seidel of these constants."""
+    return Simulator(model, dt, PGS(**law), pairs=pairs, ground=ground, constraints=constraints)
+
+
+def frictions(sim, *coefficients):
+    """The parameters with which every shape has the same sliding friction: one entry of the batch per coefficient."""
+    values = sim.model.parameters(dtype=torch.float64)["geometry_friction"].expand(len(coefficients), -1, -1).clone()
+    values[..., 0] = tensor(*coefficients)[:, None]
+    return {"geometry_friction": values}
+
+
+def weight(model):
+    """N."""
+    return model.mass * G
+
+
+@functools.cache
+def servant(name, kp, kd):
+    """A robot that ships, with servos."""
+    return servos(adjoin.robots.load(name), kp, kd)
+
+
+def slider(name, parent=WORLD, mass=1.0, radius=0.05, **joint):
+    """A ball that slides along x, and its shape."""
+    moment = 0.4 * mass * radius**2
+    body = Body(name, parent, Joint(name, "prismatic", (1.0, 0.0, 0.0), **joint), mass=mass)
+    return replace(body, inertia=(moment, 0.0, 0.0, moment, 0.0, moment))
+
+
+def row_of_balls(count, gap, radius=0.05):
+    """Balls on one rail, a gap between each and the next."""
+    names = [f"ball{i}" for i in range(count)]
+    bodies = [
+        replace(slider(name, radius=radius), position=((2.0 * radius + gap) * i, 0.0, 0.0))
+        for i, name in enumerate(names)
+    ]
+    shapes = [Geometry(name, "sphere", i, name, (radius, 0.0, 0.0)) for i, name in enumerate(names)]
+    return adjoin.Model("row", tuple(bodies), tuple(Frame(n, i) for i, n in enumerate(names)), tuple(shapes))
+
+
+def hinge(moment=0.5, force_range=None, **joint):
+    """A wheel on a vertical axle with a motor."""
+    body = Body("wheel", WORLD, Joint("axle", "revolute", **joint), mass=1.0, inertia=(moment, 0, 0, moment, 0, moment))
+    motor = Actuator("motor", "axle", **({} if force_range is None else {"force_range": force_range}))
+    return adjoin.Model("wheel", (body,), (Frame("wheel", 0),), (), (motor,))
+
+
+def brick(inertia=(0.02, 0.0, 0.0, 0.05, 0.0, 0.06)):
+    """A free body of three different moments of inertia, without a shape."""
+    return adjoin.Model("brick", (Body("brick", WORLD, Joint("root", "free"), mass=1.0, inertia=inertia),))
