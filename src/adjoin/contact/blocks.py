@@ -3,7 +3,7 @@
 A row says what its velocity u, J v and an offset, should be: 0, or at least 0; its impulse changes v by H⁻¹ Jᵀ impulse.
 Blocks are relaxed one after the other: `relax(i)` is the impulse that would make u of row i smaller, or zero, if all
 others stayed as they are, and a block puts it where it may be. `project` does that for a whole block at once, and
-`slopes` is the derivative of `project`: at the solution, impulses = project(impulses - gain u) with the block's `gains`.
+`slopes` is the derivative of `project`: at the solution, impulses = project(impulses - gain u) with its `gains`.
 """
 
 import functools
