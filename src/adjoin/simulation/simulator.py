@@ -18,8 +18,9 @@ from adjoin.errors import InputError
 from adjoin.model import manifold, parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
+from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Rollout, Values
-from adjoin.simulation.step import Physics, Stepped, advance, other_blocks
+from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, select
 from adjoin.trace.function import Function
@@ -94,12 +95,13 @@ class Simulator:
     Args:
         model: the robot or robots.
         dt: seconds a step.
-        contact: how contacts and other constraints are solved.
+        contact: how contacts and other constraints are solved: `PGS(...)`, which is the default, or `Compliant(...)`.
         pairs: which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: pairs that do not touch.
         ground: whether to add a plane at z = 0, a shape called "ground"; by default if nothing is fixed to the world.
         constraints: frames that are held to the world or to one another.
         limits: whether joints have stops.
+        integrator: how steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
 
     Attributes:
         model: the model, with the ground if it was added.
@@ -117,6 +119,7 @@ class Simulator:
         ground: bool | None = None,
         constraints: Sequence[FrameConstraint] = (),
         limits: bool = True,
+        integrator: Integrator | None = None,
     ):
         if not isinstance(model, Model):
             raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
@@ -126,11 +129,14 @@ class Simulator:
             ground = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
         self.model = with_ground(model) if ground else model
         found, _ = touching.pairs(self.model, pairs, ignore)
-        self.physics = Physics(float(dt), contact or PGS(), tuple(found), tuple(constraints), limits)
+        self.physics = Physics(
+            float(dt), contact or PGS(), integrator or SemiImplicit(), tuple(found), tuple(constraints), limits
+        )
         self._made: dict[Any, Any] = {}
         neutral = State(Robot(self.model), self.model.neutral(dtype=torch.float64).tolist())
         slots = contacts(neutral, self.physics.pairs, self.physics.contact.elliptic)
         blocks = [*[slot.block for slot in slots], *other_blocks(neutral, self.physics)]
+        self.physics.integrator.require(self.model.name, blocks)
         self._rows = [len(block.rows) for block in blocks]
         shapes = self.model.geometries
         self.contact_names = [(shapes[slot.pair.first].name, shapes[slot.pair.second].name) for slot in slots]
@@ -315,7 +321,8 @@ class Simulator:
         given = {name: values[f"params[{name!r}]"] for name in parameters.names() if f"params[{name!r}]" in values}
         q, v = list(values["q"]), list(values["v"])
         control = list(values["control"]) if "control" in values else []
-        stepped = advance(Robot(model, given), self.physics, q, v, control, values.get("impulses"))
+        robot, take = Robot(model, given), self.physics.integrator.advance
+        stepped = take(robot, self.physics, q, v, control, values.get("impulses"))
         status = values["status"]
         speed, place = (sum((x * x for x in part), 0.0) for part in (stepped.v, stepped.q))
         fine = (speed < FASTEST**2) & (place < FARTHEST**2)
