@@ -51,7 +51,10 @@ def page(found: dict[str, Any]) -> str:
     for stem, result in found.items():
         machine = result["machine"]
         parts.append(f"## {machine.get('gpu', machine['cpu'])}\n")
-        parts.append(f"CPU {machine['cpu']}, torch {machine['torch']}. As printed by\n\n    {result['command']}\n")
+        parts.append(
+            f"CPU {machine['cpu']}, torch {machine['torch']}, load before the run {machine['load']} on "
+            f"{machine['threads']} cores. As printed by\n\n    {result['command']}\n"
+        )
         for section, title in SECTIONS.items():
             figures = {name: f for name, f in result["figures"].items() if f["section"] == section}
             if figures:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -110,7 +111,8 @@ class Report:
         self.figures: dict[str, dict[str, Any]] = {}
         self.tables: dict[str, Any] = {}
         self.section = ""
-        self.machine = {"cpu": cpu_name(), "torch": torch.__version__, "threads": torch.get_num_threads()}
+        self.machine: dict[str, Any] = {"cpu": cpu_name(), "torch": torch.__version__}
+        self.machine |= {"threads": torch.get_num_threads(), "load": round(os.getloadavg()[0], 1)}
         if torch.cuda.is_available():
             self.machine["gpu"] = torch.cuda.get_device_name()
         print(f"{name} on {self.machine['cpu']}" + (f", {self.machine['gpu']}" if "gpu" in self.machine else ""))

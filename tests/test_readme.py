@@ -1,4 +1,4 @@
-"""What the README and the compiler's page show runs as it stands there."""
+"""What the README and the pages of the compiler and of the dynamics show runs as it stands there."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/compiler.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/compiler.md", "docs/dynamics.md"])
 def test_code_blocks_run(page, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) >= 2
