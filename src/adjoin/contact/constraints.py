@@ -58,7 +58,7 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
                 rows.append(jacobian)
             if all(is_zero(x) for x in rows[0]):
                 continue
-            gaps = [point.distance, *[0.0] * (len(rows) - 1)]
+            gaps = [point.distance - pair.margin, *[0.0] * (len(rows) - 1)]
             made = tuple(Row(row, dot(row, state.v), gap) for row, gap in zip(rows, gaps, strict=True))
             bounds = friction[: len(made) - 1]
             block = Touch(made, bounds, elliptic) if bounds else Push(made)
