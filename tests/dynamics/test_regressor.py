@@ -4,6 +4,7 @@ import numpy as np
 import pinocchio
 import pytest
 import torch
+from answers import answers
 from kernel_checks import check_kernel
 from peers import ROBOTS, close, robot
 from reference import Reference, samples, worst
@@ -41,9 +42,8 @@ def theirs(model, q, v, a):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_regressors_are_pinocchios_and_give_torques_and_energies(name):
     model = robot(name)
-    q, v, a, _ = samples(model, 20)
-    wanted = [*QUANTITIES, "rnea", "kinetic_energy", "potential_energy"]
-    ours = compute(model, q, v, a, quantities=wanted)
+    q, v, a, tau = samples(model, 20)
+    ours = answers(model, [*QUANTITIES, "rnea", "kinetic_energy", "potential_energy"], q, v, a, tau)
     for quantity, expected in theirs(model, q, v, a).items():
         assert worst(ours[quantity], expected) < 1e-10, quantity
     own = model.parameters(dtype=torch.float64)
@@ -101,7 +101,7 @@ def test_a_body_without_mass_has_its_centre_in_its_origin():
 
 
 @pytest.mark.parametrize(
-    "model", [robot("two_link"), robot("panda"), robot("go2"), tree()], ids=lambda model: model.name
+    "model", [robot("two_link"), robot("panda"), robot("ant"), tree()], ids=lambda model: model.name
 )
 def test_gradients_to_masses_are_the_regressors(model):
     q, v, a, weights = samples(model, 3)

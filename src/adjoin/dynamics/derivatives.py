@@ -12,9 +12,9 @@ and the linear velocity of such a root enter only through the acceleration of it
 
     a = a'' + drift,    drift = g - omega x v for the root's linear directions, 0 for all others,
 
-the forces do not depend on them at a'' held. So forward dynamics is solved for a'', and a third of the columns that
-belong to the root are zero or those of the drift. Derivatives to velocities are kept as halves: those of joints with
-one direction are the Coriolis matrix.
+the forces do not depend on them at a'' held. So forward dynamics is solved for a'', and of the twelve columns that belong
+to the root only the three of its angular velocity are left to solve for. Derivatives to velocities are kept as halves:
+those of joints with one direction are the Coriolis matrix.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ class Held:
     """The generalised forces of bodies and forces from outside, without armature, and their derivatives at a'' held."""
 
     def __init__(self, state: State, drift: Drift):
-        self.state, self.drift = state, drift
+        self.state = state
         self.subtrees = Subtrees(state, drift.velocity)
         self.outside = outside(self.subtrees)
         rates = self.subtrees.rates(0.5)
@@ -176,9 +176,8 @@ class Held:
 
 
 def _sum(*matrices: Rows) -> Rows:
-    return [
-        [sum(entries[1:], entries[0]) for entries in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)
-    ]
+    rows = zip(*matrices, strict=True)
+    return [[sum(entries[1:], entries[0]) for entries in zip(*row, strict=True)] for row in rows]
 
 
 def _scaled_rows(scales: Sequence[Scalar], matrix: Rows) -> Rows:
