@@ -12,9 +12,9 @@ and the linear velocity of such a root enter only through the acceleration of it
 
     a = a'' + drift,    drift = g - omega x v for the root's linear directions, 0 for all others,
 
-the forces do not depend on them at a'' held. So forward dynamics is solved for a'', and of the twelve columns that belong
-to the root only the three of its angular velocity are left to solve for. Derivatives to velocities are kept as halves:
-those of joints with one direction are the Coriolis matrix.
+the forces do not depend on them at a'' held. So forward dynamics is solved for a'', and of the twelve columns that
+belong to the root only the three of its angular velocity are left to solve for. Derivatives to velocities are kept as
+halves: those of joints with one direction are the Coriolis matrix.
 """
 
 from collections.abc import Mapping, Sequence
