@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from adjoin.io.urdf_write import to_urdf
     from adjoin.model.compose import forest
     from adjoin.model.model import Model
-    from adjoin.trace.function import Integer, PerStep, function
+    from adjoin.trace.function import Integer, PerStep, Table, function
 
 __version__ = "0.1.0"
 
@@ -48,6 +48,7 @@ __all__ = [
     "Integer",
     "Model",
     "PerStep",
+    "Table",
     "aba",
     "aba_derivatives",
     "bias_forces",
@@ -97,6 +98,7 @@ _HOMES = {
     "Integer": "adjoin.trace.function",
     "Model": "adjoin.model.model",
     "PerStep": "adjoin.trace.function",
+    "Table": "adjoin.trace.function",
     "aba": "adjoin.dynamics.aba",
     "aba_derivatives": "adjoin.dynamics.derivatives",
     "bias_forces": "adjoin.dynamics.rnea",

@@ -1,7 +1,7 @@
 """The kernel compiler: trace a Python function over scalars, differentiate it, run it as one fused kernel."""
 
 from adjoin.trace.control import Scratch, Stream, loop, scan, scratch
-from adjoin.trace.function import Function, Integer, PerStep, function
+from adjoin.trace.function import Function, Integer, PerStep, Table, function
 from adjoin.trace.graph import Expr, to_float, to_index
 from adjoin.trace.implicit import detach, implicit
 from adjoin.trace.scalars import (
@@ -29,6 +29,7 @@ __all__ = [
     "PerStep",
     "Scratch",
     "Stream",
+    "Table",
     "acos",
     "asin",
     "atan2",

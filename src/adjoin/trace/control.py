@@ -15,7 +15,20 @@ from typing import Any
 
 from adjoin.errors import TraceError
 from adjoin.trace import tree
-from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE, Expr, Graph, current_graph, to_index, tracing
+from adjoin.trace.graph import (
+    ARRAY,
+    BOOL,
+    FLOAT,
+    INT,
+    STREAM,
+    TUPLE,
+    Expr,
+    Graph,
+    binary,
+    current_graph,
+    to_index,
+    tracing,
+)
 
 LARGEST = 4096  # elements of a scratch array: it lies on the stack of a CPU thread, or in the local memory of a GPU's
 
@@ -92,6 +105,30 @@ class Scratch:
         if not isinstance(index, Expr) or index.kind not in (INT, FLOAT):
             raise TraceError(f"a scratch array is indexed by an integer, got {index!r}")
         return to_index(graph.lift(index))
+
+
+class Lookup:
+    """A table that is read where the data says: an input of the kernel. Indices outside are clamped.
+
+    No gradient passes to its numbers.
+    """
+
+    def __init__(self, table: Expr, shape: tuple[int, ...]):
+        self.table, self.shape = table, shape
+
+    def __getitem__(self, index: Any) -> Expr:
+        """One number: `table[i]`, or `table[i, j]` of a table with two dimensions."""
+        indices = index if isinstance(index, tuple) else (index,)
+        if len(indices) != len(self.shape):
+            raise TraceError(f"a table of shape {self.shape} takes {len(self.shape)} indices, got {len(indices)}")
+        exprs = [self.table, *[value for value in indices if isinstance(value, Expr)]]
+        graph = max((expr.graph for expr in exprs), key=lambda graph: graph.depth)
+        place = graph.integer(0)
+        for size, value in zip(self.shape, indices, strict=True):
+            lifted = graph.integer(value) if isinstance(value, int) else to_index(graph.lift(value))
+            inside = binary("min", binary("max", lifted, graph.integer(0)), graph.integer(size - 1))
+            place = place * graph.integer(size) + inside
+        return graph.node("lookup", (graph.lift(self.table), place))
 
 
 def load(array: Expr, index: Expr) -> Expr:

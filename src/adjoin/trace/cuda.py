@@ -91,7 +91,7 @@ class CudaKernel:
             self._enqueue(blocks, warps, shared, extra)
 
     def _make_arguments(self) -> tuple[Any, Any]:
-        """A thread's own memory for arguments, which the driver reads while it enqueues, and how the driver finds it."""
+        """A thread's own memory for arguments, which the driver reads while it enqueues, and where that is."""
         arguments = (ctypes.c_int64 * self._words)()
         return arguments, (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(self._size), 0)
 

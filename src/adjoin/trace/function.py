@@ -24,6 +24,16 @@ class PerStep:
     shape: int | tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Table:
+    """Marks an input of `function` as a table: `table[i, j]` reads one number of it where the data says.
+
+    A height map, a map of costs, a policy on a grid. Its numbers have no gradient.
+    """
+
+    shape: int | tuple[int, ...]
+
+
 class Integer:
     """Marks an input of `function` as a whole number given at run time, such as a trip count."""
 
@@ -166,7 +176,7 @@ def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
 
     Args:
         inputs: the shape of each input for one environment: a number, a tuple, () for a scalar, `PerStep(shape)` for
-            a stream over time, `Integer` for a run-time trip count.
+            a stream over time, `Table(shape)` to read where the data says, `Integer` for a run-time trip count.
 
     Returns:
         A decorator. The decorated function takes tensors with any leading batch shape, broadcast like torch.
@@ -209,13 +219,16 @@ def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
 
 
 def _slot(owner: str, name: str, shape: Any) -> Slot:
-    length = None
+    length, table = None, isinstance(shape, Table)
     if isinstance(shape, PerStep):
         shape, length = shape.shape, "steps"
+    elif isinstance(shape, Table):
+        shape = shape.shape
     if isinstance(shape, int) and not isinstance(shape, bool):
         shape = (shape,)
     if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
         raise TraceError(
-            f"{owner}: the shape of '{name}' must be a number, a tuple, PerStep(...) or Integer, got {shape!r}"
+            f"{owner}: the shape of '{name}' must be a number, a tuple, PerStep(...), Table(...) or Integer, "
+            f"got {shape!r}"
         )
-    return Slot(name, shape, length)
+    return Slot(name, shape, length, table=table)

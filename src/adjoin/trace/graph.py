@@ -23,6 +23,7 @@ from adjoin.trace.fold import FOLD, SIMPLIFY
 Scalar = Union["Expr", float, torch.Tensor]
 
 FLOAT, BOOL, INT, ARRAY, STREAM, TUPLE = "float", "bool", "int", "array", "stream", "tuple"
+TABLE = "table"
 
 COMMUTATIVE = frozenset(("add", "mul", "eq", "ne", "and", "or"))
 RISKY = frozenset(("div", "sqrt", "tan", "asin", "acos", "exp", "log", "param", "get", "load"))

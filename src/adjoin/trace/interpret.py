@@ -63,7 +63,9 @@ def interpret(
     )
     machine = _Machine(inputs[0] if inputs else torch.empty(0), batch, dict(integers or {}))
     for slot, nodes, tensor in zip(program.inputs, program.sources, inputs, strict=True):
-        if slot.length is None:
+        if slot.table:
+            machine.values[nodes[0]] = tensor
+        elif slot.length is None:
             machine.values.update(zip(nodes, tensor.unbind(-1), strict=True))
         else:
             machine.values[nodes[0]] = [row.unbind(-1) for row in tensor]
@@ -109,6 +111,8 @@ class _Machine:
             return torch.nan_to_num(args[0], nan=0.0).clamp(-(2.0**30), 2.0**30).to(torch.int64)
         if node.op == "load":
             return _load(args[0], args[1])
+        if node.op == "lookup":
+            return _look_up(args[0], args[1])
         if node.op == "store":
             return _store(args[0], args[1], args[2])
         if node.kind == INT and not any(isinstance(arg, torch.Tensor) for arg in args):
@@ -153,6 +157,13 @@ class _Machine:
         if not values:
             return self.like.new_empty((self.batch, 0))
         return torch.stack([value.expand(self.batch) for value in values], -1)
+
+
+def _look_up(table: torch.Tensor, index: Any) -> torch.Tensor:
+    if not isinstance(index, torch.Tensor):
+        return table[:, index]
+    rows = max(len(table), len(index))
+    return table.expand(rows, -1).gather(1, index.expand(rows)[:, None])[:, 0]
 
 
 def _load(array: list[torch.Tensor], index: Any) -> torch.Tensor:

@@ -107,7 +107,7 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     storage.hide_zero()
     storage.stack = "ptr addrspace(5)"
     kernel.block = GPU_BLOCK
-    memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None])
+    memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None and not s.table])
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
     w.line("  br label %done")
@@ -161,6 +161,9 @@ class _Kernel:
         values: dict[Expr, str] = {}
         live = set(plan.order)
         for i, (slot, nodes) in enumerate(zip(self.program.inputs, self.program.sources, strict=True)):
+            if slot.table:
+                values[nodes[0]] = str(i)
+                continue
             columns = {column for column, node in enumerate(nodes) if node in live}
             passing = isinstance(self.memory, Staged) and not slot.shared and i not in self.memory.kept
             if (eager or passing) and slot.length is None and columns:
@@ -268,6 +271,10 @@ class _Kernel:
             return self.integer(node, values)
         if op in ("load", "store"):
             return self.access(node, values)
+        if op == "lookup":
+            tensor, index = int(values[node.args[0]]), node.args[1]
+            alike = index in self.uniform or w.lane.width == 1
+            return self.memory.look_up(tensor, self.program.inputs[tensor], values[index], alike)
         args = [values[arg] for arg in node.args]
         if op in ("add", "sub", "mul", "div", "neg", "abs", "sqrt"):
             return getattr(w, op)(*args)

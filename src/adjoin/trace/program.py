@@ -12,9 +12,9 @@ import numpy as np
 
 from adjoin.errors import TraceError
 from adjoin.trace.adjoint import pullback
-from adjoin.trace.control import Scratch, Stream
+from adjoin.trace.control import Lookup, Scratch, Stream
 from adjoin.trace.forward import pushforward
-from adjoin.trace.graph import BOOL, INT, STREAM, Expr, Graph, tracing
+from adjoin.trace.graph import BOOL, INT, STREAM, TABLE, Expr, Graph, tracing
 from adjoin.trace.plan import Loop, Plan, make_plan, reachable
 from adjoin.trace.rewrite import copy, has_rules
 from adjoin.trace.scalars import select
@@ -31,6 +31,7 @@ class Slot:
         shape: shape for one environment, and of a stream one step.
         length: None, or of a stream the number of steps, or the name of the run-time integer that holds it.
         shared: of an input: one value for the whole batch. Of an output: summed over the batch.
+        table: of an input: read element by element where the data says.
         size: scalars an environment (and step).
     """
 
@@ -38,6 +39,7 @@ class Slot:
     shape: tuple[int, ...]
     length: int | str | None = None
     shared: bool = False
+    table: bool = False
     size: int = field(init=False, compare=False)
 
     def __post_init__(self):
@@ -125,7 +127,7 @@ class Program:
                 slots.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
                 cotangents.append(_nodes(graph, slots[-1], len(self.inputs) + len(cotangents)))
                 seeds += zip(target, cotangents[-1], strict=True)
-        on = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+        on = [i for i, is_wanted in enumerate(wanted) if is_wanted and not self.inputs[i].table]
         found = iter(pullback(graph, seeds, [node for i in on for node in sources[i]]))
         present, outputs, gradients = [], [], []
         for i in on:
@@ -159,7 +161,7 @@ class Program:
         tangents: dict[Expr, Expr] = {}
         slots, nodes = [], []
         for i, slot in enumerate(self.inputs):
-            if moved[i]:
+            if moved[i] and not slot.table:
                 slots.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
                 nodes.append(_nodes(graph, slots[-1], len(self.inputs) + len(nodes)))
                 tangents.update(zip(self.smooth[0][i], nodes[-1], strict=True))
@@ -184,10 +186,7 @@ class Program:
         """The same program with some inputs read once for the whole batch."""
         if tuple(shared) == tuple(slot.shared for slot in self.inputs):
             return self
-        inputs = tuple(
-            Slot(slot.name, slot.shape, slot.length, is_shared)
-            for slot, is_shared in zip(self.inputs, shared, strict=True)
-        )
+        inputs = tuple(replace(slot, shared=is_shared) for slot, is_shared in zip(self.inputs, shared, strict=True))
         return replace(self, inputs=inputs)
 
     def without_sums(self) -> "Program":
@@ -221,7 +220,9 @@ def trace(
     sources = [_nodes(graph, slot, i) for i, slot in enumerate(inputs)]
     arguments: dict[str, Any] = {}
     for slot, nodes in zip(inputs, sources, strict=True):
-        if slot.length is None:
+        if slot.table:
+            arguments[slot.name] = Lookup(nodes[0], slot.shape)
+        elif slot.length is None:
             arguments[slot.name] = _shaped(nodes, slot.shape)
         else:
             element = _shaped([graph.const(0.0)] * slot.size, slot.shape)
@@ -289,6 +290,10 @@ def _number(node: Expr) -> Expr:
 
 
 def _nodes(graph: Graph, slot: Slot, position: int) -> list[Expr]:
+    if slot.table:
+        table = graph.fresh("table", (), position, TABLE)
+        table.width = slot.size
+        return [table]
     if slot.length is None:
         return [graph.fresh("input", (), (position, i)) for i in range(slot.size)]
     stream = graph.fresh("stream", (), (position, slot.length), STREAM)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from adjoin.trace.control import Body, close, load, store, zeros
 from adjoin.trace.control import parameter as parameter_like
 from adjoin.trace.fold import FOLD
-from adjoin.trace.graph import BOOL, INT, TUPLE, Expr, Graph, binary, unary
+from adjoin.trace.graph import BOOL, INT, TABLE, TUPLE, Expr, Graph, binary, unary
 from adjoin.trace.implicit import Rule
 from adjoin.trace.plan import reachable
 from adjoin.trace.scalars import select
 
-BARRIERS = frozenset(("sign", "floor", "to_index", "to_float"))  # no derivative passes
+BARRIERS = frozenset(("sign", "floor", "to_index", "to_float", "lookup"))  # no derivative passes
 
 
 def copy(
@@ -126,7 +126,7 @@ def active_nodes(nodes: Sequence[Expr], sources: set[Expr]) -> set[Expr]:
     """Those of the nodes, in the order in which they were made, that depend smoothly on the sources."""
     active = set(sources)
     for node in nodes:
-        if node in active or node.kind in (BOOL, INT) or node.op in BARRIERS:
+        if node in active or node.kind in (BOOL, INT, TABLE) or node.op in BARRIERS:
             continue
         if node.op == "get":
             body = node.args[0].data

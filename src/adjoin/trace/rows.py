@@ -41,7 +41,7 @@ class Rows:
         """
         w, lane = self.writer, self.writer.lane
         size = slot.size * lane.bits // 8
-        if lane.width == 1 or slot.shared or slot.length is not None or size > PREFETCHED:
+        if lane.width == 1 or slot.shared or slot.table or slot.length is not None or size > PREFETCHED:
             return
         _, stride, base = self._base(tensor, None, lane.width)
         w.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -120,6 +120,22 @@ class Rows:
         w = self.writer
         rest = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
         return w.emit(f"sub i64 {rest}, 1")
+
+    def look_up(self, tensor: int, slot: Slot, index: str, alike: bool) -> str:
+        """One number of each row of a table; `alike`: at one index for all lanes."""
+        w, lane = self.writer, self.writer.lane
+        rows = [self._address(tensor, None)] * lane.width if slot.shared else self._rows(tensor, None)
+        found = "poison"
+        for i, row in enumerate(rows):
+            own = index if alike else w.emit(f"extractelement {lane.vector('i32')} {index}, i64 {i}")
+            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i32 {own}")
+            number = w.emit(f"load {lane.scalar}, ptr {pointer}")
+            if alike and slot.shared:
+                return _broadcast(w, number)
+            if lane.width == 1:
+                return number
+            found = w.emit(f"insertelement {lane.float} {found}, {lane.scalar} {number}, i64 {i}")
+        return found
 
     def _address(self, tensor: int, step: str | None) -> str:
         """Where a tensor, or one of its steps, begins."""

@@ -89,6 +89,15 @@ class Staged:
                 w.line(f"  store {lane.scalar} {value}, ptr addrspace(1) {pointer}")
         self._barrier()
 
+    def look_up(self, tensor: int, slot: Slot, index: str, alike: bool) -> str:
+        """One number of the thread's row of a table."""
+        w, scalar = self.writer, self.writer.lane.scalar
+        row = "0"
+        if not slot.shared:
+            row = w.emit(f"add i64 {self.first}, {w.emit(f'sext i32 {self._valid(self.lane_index)} to i64')}")
+        pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {self._address(tensor, row, None)}, i32 {index}")
+        return w.emit(f"load {scalar}, ptr addrspace(1) {pointer}")
+
     def _store_wide(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
         """Write a chunk in units of 16 bytes, of which several threads together have a row.
 
