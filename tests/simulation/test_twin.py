@@ -92,6 +92,10 @@ class Saved(torch.autograd.graph.saved_tensors_hooks):
         super().__init__(lambda tensor: Kept(self, tensor), lambda kept: kept.tensor)
         self.now = self.most = 0
 
+    def __enter__(self):
+        super().__enter__()
+        return self
+
 
 class Kept:
     def __init__(self, saved, tensor):
