@@ -457,7 +457,8 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that compile for the table")
     arguments = options.parse_args()
     report = Report("dynamics", arguments)
-    report.tables["command"] = f"python benchmarks/dynamics.py --sections {','.join(arguments.sections)}"
+    devices = f" --devices {','.join(arguments.devices)}" if "table" in arguments.sections else ""
+    report.tables["command"] = f"python benchmarks/dynamics.py --sections {','.join(arguments.sections)}{devices}"
     sections = {"cpu": cpu, "gpu": gpu, "table": table, "compile": compile_times}
     for name in ("compile", "cpu", "gpu", "table"):  # compiling first, in a process that has compiled nothing
         if name in arguments.sections:
