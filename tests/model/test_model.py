@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 
 import pytest
 import torch
@@ -132,6 +133,36 @@ def test_with_motors():
     assert model.actuators[0].control_range == (-23.7, 23.7)
     with pytest.raises(ModelError, match="no joint 'x'"):
         model.with_motors(["x"])
+
+
+def test_with_servos():
+    go2 = adjoin.robots.load("go2")
+    model = go2.with_servos(40.0, range(1, 13))
+    assert [actuator.joint for actuator in model.actuators] == [joint.name for joint in go2.joints[1:]]
+    first = model.actuators[0]
+    assert (first.gain, first.bias, first.gear) == (40.0, (0.0, -40.0, -1.0), (1.0,))
+    assert first.force_range == (-23.7, 23.7)
+    assert model.actuators[11].bias == (0.0, -40.0, -12.0)
+    assert model.keyframe("home").control == go2.keyframe("home").q[7:]
+    some = go2.with_servos((1.0, 2.0), 0.0, ["RR_calf_joint", "FL_hip_joint"])
+    assert [actuator.gain for actuator in some.actuators] == [1.0, 2.0]
+    home = go2.keyframe("home").q
+    places = [go2.coordinates[go2.joint_index(name)].q for name in ("RR_calf_joint", "FL_hip_joint")]
+    assert some.keyframe("home").control == tuple(home[place] for place in places)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1.0, 0.0, ["x"]), "no joint 'x'"),
+        ((1.0, 0.0, ["root_joint"]), "joint 'root_joint' has 6 degrees of freedom; a servo needs 1"),
+        (((1.0, 2.0), 0.0), "kp must be a number from 0 on, or 12, one a joint; got (1.0, 2.0)"),
+        ((1.0, -1.0), "kd must be a number from 0 on, or 12, one a joint; got -1.0"),
+    ],
+)
+def test_with_servos_says_what_is_wrong(arguments, message):
+    with pytest.raises(ModelError, match=re.escape(message)):
+        adjoin.robots.load("go2").with_servos(*arguments)
 
 
 BODY = Body("a", WORLD, Joint("j", "revolute"), mass=1.0)

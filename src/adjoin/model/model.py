@@ -291,14 +291,44 @@ class Model:
         Args:
             joints: names; by default every joint of one degree of freedom that mimics none.
         """
-        if joints is None:
-            joints = [joint.name for joint in self.joints if joint.nv == 1]
         motors = []
-        for name in joints:
+        for name in self._driven(joints):
             joint = self.joints[self.joint_index(name)]
             effort = (-joint.effort_limit, joint.effort_limit)
             motors.append(Actuator(f"{name}", name, gear=(1.0,) * len(joint.damping), control_range=effort))
         return replace(self, actuators=tuple(motors), keyframes=tuple(replace(k, control=()) for k in self.keyframes))
+
+    def with_servos(
+        self, kp: float | Sequence[float], kd: float | Sequence[float], joints: Iterable[str] | None = None
+    ) -> "Model":
+        """The model with one position servo on each of the joints, in place of the actuators it had.
+
+        The control is where each joint is to be; the force kp (control - q) - kd v is bounded by the joint's effort
+        limit. The control of a key frame becomes its own configuration.
+
+        Args:
+            kp: N m/rad or N/m; one for all, or one for each joint.
+            kd: N m s/rad or N s/m; one for all, or one for each joint.
+            joints: names, of joints with one degree of freedom; by default every one that mimics none.
+        """
+        names = self._driven(joints)
+        gains = [_for_each("kp", kp, names), _for_each("kd", kd, names)]
+        servos, places = [], []
+        for name, stiffness, damping in zip(names, *gains, strict=True):
+            index = self.joint_index(name)
+            joint = self.joints[index]
+            if joint.nv != 1:
+                raise ModelError(f"with_servos: joint {name!r} has {joint.nv} degrees of freedom; a servo needs 1")
+            bias = (0.0, -stiffness, -damping)
+            effort = (-joint.effort_limit, joint.effort_limit)
+            servos.append(Actuator(name, name, gain=stiffness, bias=bias, force_range=effort))
+            places.append(self.coordinates[index].q)
+        keyframes = [replace(key, control=tuple(key.q[place] for place in places)) for key in self.keyframes]
+        return replace(self, actuators=tuple(servos), keyframes=tuple(keyframes))
+
+    def _driven(self, joints: Iterable[str] | None) -> list[str]:
+        """The joints that are named, or every one of one degree of freedom."""
+        return [joint.name for joint in self.joints if joint.nv == 1] if joints is None else list(joints)
 
     # Composition
 
@@ -347,6 +377,14 @@ def missing(what: str, plural: str, name: str, names: Iterable[str]) -> str:
     names = list(names)
     listed = ", ".join(names[:40]) + (f", ... ({len(names) - 40} more)" if len(names) > 40 else "")
     return f"no {what} {name!r}; {plural}: {listed or 'none'}"
+
+
+def _for_each(what: str, value: float | Sequence[float], names: Sequence[str]) -> list[float]:
+    """One number a joint."""
+    found = [float(value)] * len(names) if isinstance(value, (int, float)) else [float(x) for x in value]
+    if len(found) != len(names) or not all(math.isfinite(x) and x >= 0.0 for x in found):
+        raise ModelError(f"with_servos: {what} must be a number from 0 on, or {len(names)}, one a joint; got {value}")
+    return found
 
 
 def _find(what: str, plural: str, name: str, names: list[str]) -> int:
