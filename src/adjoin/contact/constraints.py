@@ -13,6 +13,7 @@ from adjoin.contact.detect import points
 from adjoin.contact.pairs import Pair
 from adjoin.contact.point import Point
 from adjoin.contact.shape import Shape
+from adjoin.contact.terrain import terrain_points
 from adjoin.dynamics.constraint import FrameConstraint, Held
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.dynamics.state import State
@@ -21,6 +22,9 @@ from adjoin.spatial.motion import Spatial, transform_multiply
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
 from adjoin.trace import minimum, select
+
+GROUND = "ground"
+"""The name of the shape that a simulator adds, and that terrain stands in for."""
 
 
 class Contact(NamedTuple):
@@ -46,7 +50,7 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
     for pair in pairs:
         first, second = (robot.model.geometries[index] for index in (pair.first, pair.second))
         friction = pair.coefficients(robot.numbers("geometry_friction"))
-        for point in points(shape(state, pair.first), shape(state, pair.second)):
+        for point in between(state, pair):
             axes = basis(point.normal)
             columns = relative_columns(state, first.body, second.body, point.position)
             directions = [(axes[0], 1), (axes[1], 1), (axes[2], 1), (axes[0], 0), (axes[1], 0), (axes[2], 0)]
@@ -64,6 +68,14 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
             block = Touch(made, bounds, elliptic) if bounds else Push(made)
             found.append(Contact(pair, point, axes, block))
     return found
+
+
+def between(state: State, pair: Pair) -> list[Point]:
+    """The points of contact of two shapes; ground may be terrain."""
+    first, terrain = shape(state, pair.first), state.robot.terrain
+    if terrain is not None and state.robot.model.geometries[pair.second].name == GROUND:
+        return terrain_points(first, terrain)
+    return points(first, shape(state, pair.second))
 
 
 def shape(state: State, index: int) -> Shape:

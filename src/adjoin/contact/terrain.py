@@ -1,8 +1,10 @@
 """Terrain: heights on a grid, straight along the sides of each cell (bilinear), and what stands on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from adjoin.contact.branchless import clamp
 from adjoin.contact.plane import ball
@@ -38,6 +40,49 @@ class Terrain:
     def __post_init__(self):
         if self.rows < 2 or self.columns < 2:
             raise InputError(f"Terrain: {self.rows} rows and {self.columns} columns; it needs at least 2 of each")
+
+
+KINDS = ("sphere", "capsule", "box")
+"""Shapes that can stand on terrain."""
+
+
+class Heightfield:
+    """Terrain for a simulator, which takes the place of the flat ground.
+
+    Its place and friction are those of the shape "ground": `geometry_position` of it moves the whole terrain.
+
+    Args:
+        heights: (rows, columns), m; rows lie along y, columns along x.
+        spacing: between columns and between rows, m.
+        origin: x, y of the first node, and what is added to all heights; by default the terrain is centred.
+    """
+
+    def __init__(
+        self,
+        heights: torch.Tensor | Sequence[Sequence[float]],
+        spacing: float | tuple[float, float] = 0.1,
+        origin: tuple[float, float, float] | None = None,
+    ):
+        self.heights = torch.as_tensor(heights, dtype=torch.float64).detach().cpu().clone()
+        if self.heights.dim() != 2 or min(self.heights.shape) < 2 or not self.heights.isfinite().all():
+            raise InputError(
+                f"Heightfield: heights must be finite and of shape (rows, columns), at least 2 of each; "
+                f"got {tuple(self.heights.shape)}"
+            )
+        self.spacing = spacing if isinstance(spacing, tuple) else (spacing, spacing)
+        if not min(self.spacing) > 0.0:
+            raise InputError(f"Heightfield: spacing must be positive, got {spacing!r}")
+        rows, columns = self.heights.shape
+        self.shape = (rows, columns)
+        centred = (-0.5 * self.spacing[0] * (columns - 1), -0.5 * self.spacing[1] * (rows - 1), 0.0)
+        self.origin = centred if origin is None else origin
+
+    def at(self, place: Vector3, look_up: LookUp | None = None) -> Terrain:
+        """The terrain with the ground's frame at a place, over scalars; by default of these heights."""
+        own = self.heights.tolist()
+        return Terrain(
+            vector.add(place, self.origin), self.spacing, *self.shape, look_up or (lambda row, column: own[row][column])
+        )
 
 
 def surface(terrain: Terrain, x: Scalar, y: Scalar) -> tuple[Scalar, Vector3]:

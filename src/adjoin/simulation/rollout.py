@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from adjoin.simulation.progress import Progress
-from adjoin.trace.control import scan
+from adjoin.trace.control import Lookup, scan
+from adjoin.trace.function import Table
 from adjoin.trace.graph import Expr, current_graph
 from adjoin.trace.operator import Kernel, arrange
 from adjoin.trace.program import Program, Slot, trace
@@ -22,7 +23,7 @@ from adjoin.trace.rewrite import copy
 from adjoin.trace.scalars import select
 
 Values = dict[str, Any]
-Shapes = Mapping[str, tuple[int, ...]]
+Shapes = Mapping[str, Any]
 Step = Callable[[Values, Values, Values], tuple[Values, Values]]
 
 STEPS = "steps"
@@ -37,7 +38,7 @@ class Rollout:
             next carry, with the same names, and the outputs of the step.
         carry: name -> shape.
         streams: name -> shape of one element.
-        constants: name -> shape; one for the batch or one per environment.
+        constants: name -> shape, or `Table(shape)`; one for the batch or one per environment.
         alive: of the last carry, whether gradients pass: an environment where it does not hold gets exactly 0.
     """
 
@@ -53,8 +54,11 @@ class Rollout:
         self.name, self._alive, self.guarded = name, alive, alive is not None
         self.carry = tuple(Slot(key, shape) for key, shape in carry.items())
         self.streams = tuple(Slot(key, shape, STEPS) for key, shape in streams.items())
-        self.constants = tuple(Slot(key, shape) for key, shape in constants.items())
-        once = [Slot(slot.name, slot.shape) for slot in (*self.carry, *self.streams, *self.constants)]
+        self.constants = tuple(
+            Slot(key, shape.shape, table=True) if isinstance(shape, Table) else Slot(key, shape)
+            for key, shape in constants.items()
+        )
+        once = [replace(slot, length=None) for slot in (*self.carry, *self.streams, *self.constants)]
         self.outputs: tuple[str, ...] = ()
 
         def one(**values: Any) -> tuple[Any, ...]:
@@ -142,11 +146,11 @@ class Rollout:
         for i, slot in enumerate(self.step.outputs):
             slots += [Slot(f"grad_{i}", slot.shape, STEPS)] if given[i] else []
         streamed = len(slots)
-        slots += [Slot(slot.name, slot.shape, None, one) for slot, one in zip(self.constants, shared, strict=True)]
+        slots += [replace(slot, shared=one) for slot, one in zip(self.constants, shared, strict=True)]
         slots += [Slot(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
         slots += [Slot(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
         pull, present = self.step.vjp((True,) * count + wanted, (True,) * count + given[count:])
-        asked = [count + i for i, is_wanted in enumerate(wanted) if is_wanted]
+        asked = [i for i, is_wanted in enumerate(wanted, count) if is_wanted and not self.step.inputs[i].table]
 
         def traced(**values: Any) -> dict[str, Any]:
             constants = [flat(values[slot.name]) for slot in self.constants]
@@ -266,7 +270,9 @@ def inline(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]
 
 
 def flat(value: Any) -> list[Any]:
-    """The scalars of an array of any shape."""
+    """The scalars of an array of any shape; of a table, the table."""
+    if isinstance(value, Lookup):
+        return [value.table]
     return np.array(value, dtype=object).ravel().tolist()
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from adjoin.contact import pairs as touching
-from adjoin.contact.constraints import contacts
+from adjoin.contact.constraints import GROUND, contacts
 from adjoin.contact.pgs import PGS
 from adjoin.contact.solver import Solver
+from adjoin.contact.terrain import KINDS, Heightfield
 from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
@@ -23,9 +24,9 @@ from adjoin.simulation.rollout import Rollout, Values
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, select
-from adjoin.trace.function import Function
+from adjoin.trace.function import Function, Table
 
-GROUND = "ground"
+TERRAIN = "terrain"  # the name of heights among the parameters
 FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
 FARTHEST = 1e10  # m: what is farther away has exploded
 
@@ -99,6 +100,8 @@ class Simulator:
         pairs: which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: pairs that do not touch.
         ground: whether to add a plane at z = 0, a shape called "ground"; by default if nothing is fixed to the world.
+        terrain: heights that take the place of that plane. Spheres, capsules and boxes stand on it; `params` may
+            hold other heights as "terrain", (..., rows, columns).
         constraints: frames that are held to the world or to one another.
         limits: whether joints have stops.
         integrator: how steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
@@ -117,6 +120,7 @@ class Simulator:
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
         ground: bool | None = None,
+        terrain: Heightfield | None = None,
         constraints: Sequence[FrameConstraint] = (),
         limits: bool = True,
         integrator: Integrator | None = None,
@@ -125,21 +129,36 @@ class Simulator:
             raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
         if not 0.0 < dt < float("inf"):
             raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
+        if terrain is not None and ground is False:
+            raise InputError("Simulator: terrain is ground; pass ground=True, or leave it out")
         if ground is None:
-            ground = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
+            floating = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
+            ground = floating or terrain is not None
         self.model = with_ground(model) if ground else model
         found, _ = touching.pairs(self.model, pairs, ignore)
+        self._terrain = terrain
+        if terrain is not None:
+            found = [pair for pair in found if self._stands(pair, pairs is not None)]
         self.physics = Physics(
             float(dt), contact or PGS(), integrator or SemiImplicit(), tuple(found), tuple(constraints), limits
         )
         self._made: dict[Any, Any] = {}
-        neutral = State(Robot(self.model), self.model.neutral(dtype=torch.float64).tolist())
+        neutral = State(self._robot({}), self.model.neutral(dtype=torch.float64).tolist())
         slots = contacts(neutral, self.physics.pairs, self.physics.contact.elliptic)
         blocks = [*[slot.block for slot in slots], *other_blocks(neutral, self.physics)]
         self.physics.integrator.require(self.model.name, blocks)
         self._rows = [len(block.rows) for block in blocks]
         shapes = self.model.geometries
         self.contact_names = [(shapes[slot.pair.first].name, shapes[slot.pair.second].name) for slot in slots]
+
+    def _stands(self, pair: touching.Pair, chosen: bool) -> bool:
+        """Whether a pair is not with terrain, or of a shape that can stand on it."""
+        first, second = (self.model.geometries[index] for index in (pair.first, pair.second))
+        if second.name != GROUND or first.kind in KINDS:
+            return True
+        if chosen:
+            raise InputError(f"Simulator: {first.name!r} is a {first.kind}; on terrain stand: {', '.join(KINDS)}")
+        return False
 
     # States
 
@@ -303,7 +322,7 @@ class Simulator:
             raise InputError(f"rollout: every must be a whole number of at least 1, got {every!r}")
         key = ("rollout", controller, cost, contacts, tuple(shapes.items()), tuple(fixed), given)
         if key not in self._made:
-            self._made[key] = self._rolled(controller, cost, contacts, shapes, list(params or {}), given)
+            self._made[key] = self._rolled(controller, cost, contacts, shapes, [*fixed][len(shapes) :], given)
         states, outputs = self._made[key](carry, streams, fixed, every, progress)
         states.setdefault("impulses", states["q"][..., :0])
         return Trajectory(**states, outputs=outputs)
@@ -317,12 +336,11 @@ class Simulator:
 
     def _next(self, values: Values) -> tuple[dict[str, Any], Stepped]:
         """The state after a step, frozen where the step went wrong; and the step."""
-        model = self.model
-        given = {name: values[f"params[{name!r}]"] for name in parameters.names() if f"params[{name!r}]" in values}
         q, v = list(values["q"]), list(values["v"])
         control = list(values["control"]) if "control" in values else []
-        robot, take = Robot(model, given), self.physics.integrator.advance
-        stepped = take(robot, self.physics, q, v, control, values.get("impulses"))
+        stepped = self.physics.integrator.advance(
+            self._robot(values), self.physics, q, v, control, values.get("impulses")
+        )
         status = values["status"]
         speed, place = (sum((x * x for x in part), 0.0) for part in (stepped.v, stepped.q))
         fine = (speed < FASTEST**2) & (place < FARTHEST**2)
@@ -338,6 +356,17 @@ class Simulator:
         if "impulses" in values:
             found["impulses"] = unless_frozen(stepped.impulses, list(values["impulses"]))
         return found, stepped
+
+    def _robot(self, values: Values) -> Robot:
+        """The model's numbers, some of them given, on its terrain."""
+        given = {name: values[_slot(name)] for name in parameters.names() if _slot(name) in values}
+        robot = Robot(self.model, given)
+        if self._terrain is not None:
+            place = robot.geometries[self.model.geometry_index(GROUND)][1]
+            heights = values.get(_slot(TERRAIN))
+            look_up = None if heights is None else (lambda row, column: heights[row, column])
+            robot.terrain = self._terrain.at(place, look_up)
+        return robot
 
     def _contacts(self, stepped: Stepped) -> dict[str, Any]:
         distances, positions, normals, forces = [], [], [], []
@@ -397,7 +426,8 @@ class Simulator:
                 outputs.update({name: value for name, value in self._contacts(stepped).items() if value})
             return after, outputs
 
-        constants = {**shapes, **{_slot(name): self._shape(name) for name in params}}
+        every = {_slot(name): self._shape(name) for name in (*parameters.names(), TERRAIN)}
+        constants = {**shapes, **{slot: every[slot] for slot in params}}
         return Rollout(
             f"rollout({self.model.name})",
             step,
@@ -413,12 +443,26 @@ class Simulator:
         warm = {"impulses": (self._warm,)} if self._warm else {}
         return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **warm}
 
-    def _shape(self, name: str) -> tuple[int, ...]:
+    def _shape(self, name: str) -> Any:
+        if name == TERRAIN:
+            return None if self._terrain is None else Table(self._terrain.shape)
         return parameters.shape(self.model, parameters.named(name))
 
     def _parameters(self, state: SimulatorState, params: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
-        checked = self.model.check_parameters(params, tuple(state.status.shape))
-        return {_slot(name): value for name, value in checked.items()}
+        given = dict(params or {})
+        heights = given.pop(TERRAIN, None)
+        found = self.model.check_parameters(given, tuple(state.status.shape))
+        if self._terrain is not None:
+            found[TERRAIN] = self._heights(self._terrain, state.q) if heights is None else heights
+        elif heights is not None:
+            raise InputError(f"{self.model.name!r} stands on no terrain; pass terrain=Heightfield(...) to Simulator")
+        return {_slot(name): value for name, value in found.items()}
+
+    def _heights(self, terrain: Heightfield, like: torch.Tensor) -> torch.Tensor:
+        key = (TERRAIN, like.dtype, like.device)
+        if key not in self._made:
+            self._made[key] = terrain.heights.to(like)
+        return self._made[key]
 
     def _inputs(
         self, state: SimulatorState, control: torch.Tensor | None, params: Mapping[str, torch.Tensor] | None
@@ -434,7 +478,7 @@ class Simulator:
         key = (name, tuple(inputs))
         if key not in self._made:
             shapes: dict[str, Any] = {**self._carried(), "control": (self.model.nu,)}
-            shapes.update({_slot(parameter): self._shape(parameter) for parameter in parameters.names()})
+            shapes.update({_slot(parameter): self._shape(parameter) for parameter in (*parameters.names(), TERRAIN)})
 
             def own(**values: Any) -> Any:
                 return traced(**values)

@@ -31,7 +31,7 @@ class Table:
     A height map, a map of costs, a policy on a grid. Its numbers have no gradient.
     """
 
-    shape: int | tuple[int, ...]
+    shape: tuple[int, ...]
 
 
 class Integer:
