@@ -50,8 +50,8 @@ class Compliant:
 
     Attributes:
         stiffness: of a contact, N/m for each kg of the robot.
-        dissipation: by which share of it the force grows for each m/s of approach, and falls as things part, s/m; what
-            bounces off is no faster than about its inverse.
+        dissipation: by which share of it the force grows for each m/s of approach, and falls as things part, s/m. What
+            comes at a speed u bounces off at less than (u / dissipation²)^(1/3).
         depth: over which a contact begins, m. The force is felt at a distance of a few times as much.
         transition: speed of slip at which friction is at 0.7 of its bound, m/s.
         lever: at which stops and friction of turning joints, and holds against turning, are as stiff as a contact, m.
