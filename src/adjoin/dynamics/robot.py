@@ -9,12 +9,15 @@ from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.motion import joint_directions
 from adjoin.model.parts import WORLD
-from adjoin.spatial import vector
+from adjoin.spatial import matter, vector
 from adjoin.spatial.inertia import Symmetric3, about_origin, second_moment
+from adjoin.spatial.matter import Matter
 from adjoin.spatial.motion import Spatial, Transform
 from adjoin.spatial.rotation import from_quaternion, quaternion_normalize
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
+
+_MATTER = ("mass", "com", "inertia", "joint_position", "joint_rotation")
 
 
 class Robot:
@@ -38,25 +41,46 @@ class Robot:
         return self.given[name] if name in self.given else parameters.numbers(self.model, parameters.named(name))
 
     @cached_property
+    def matter(self) -> list[Matter]:
+        """What each body is made of, about its frame's origin.
+
+        What lies on the axis of a joint that turns moves alike whether the child has it or the parent. Where these
+        numbers are known now the parent gets it, which changes nothing but the work: zeros are left behind (Khalil and
+        Gautier, Modeling, Identification and Control of Robots, chapter 9).
+        """
+        rows = zip(*[self.numbers(name) for name in _MATTER[:3]], strict=True)
+        found: list[Matter] = []
+        for mass, com, central in rows:
+            centre = vector.vector3(com)
+            about = about_origin((mass, centre, tuple(central)))
+            found.append((mass, vector.scale(mass, centre), second_moment(about)))
+        if not any(name in self.given for name in _MATTER):
+            for body in reversed(range(self.count)):
+                joint, parent = self.joint(body), self.parents[body]
+                if parent != WORLD and joint.kind in ("revolute", "continuous"):
+                    found[body], moved = matter.without_axis(found[body], joint.axis)
+                    found[parent] = matter.together(found[parent], matter.to_parent(self.placements[body], moved))
+        return found
+
+    @cached_property
     def mass(self) -> list[Scalar]:
-        """Of each body."""
-        return list(self.numbers("mass"))
+        """Of each body's `matter`."""
+        return [mass for mass, _, _ in self.matter]
 
     @cached_property
     def moment(self) -> list[Vector3]:
-        """Mass times centre of mass of each body: its first moment."""
-        return [vector.scale(m, vector.vector3(c)) for m, c in zip(self.mass, self.numbers("com"), strict=True)]
-
-    @cached_property
-    def inertia(self) -> list[Symmetric3]:
-        """Rotational inertia of each body about its frame's origin."""
-        rows = zip(self.mass, self.numbers("com"), self.numbers("inertia"), strict=True)
-        return [about_origin((m, vector.vector3(com), tuple(central))) for m, com, central in rows]
+        """First moment of each body's `matter`: mass times centre of mass."""
+        return [moment for _, moment, _ in self.matter]
 
     @cached_property
     def second_moment(self) -> list[Symmetric3]:
-        """Integral of r rᵀ dm over each body, about its frame's origin."""
-        return [second_moment(about) for about in self.inertia]
+        """Of each body's `matter`: the integral of r rᵀ dm."""
+        return [second for _, _, second in self.matter]
+
+    @cached_property
+    def inertia(self) -> list[Symmetric3]:
+        """Rotational inertia of each body's `matter`, about its frame's origin."""
+        return [matter.rotational(second) for second in self.second_moment]
 
     @cached_property
     def placements(self) -> list[Transform]:

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import struct
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from adjoin.trace.memory import Layout
 from adjoin.trace.program import Program
 
 TILE = 256  # environments a thread takes at a time, at least; a multiple of every vector width
+HUGE_PAGE = 2 << 20  # bytes
+_HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE of Linux
 WORTHWHILE = 200_000  # vector instructions from which a second thread pays
 
 
@@ -194,6 +197,20 @@ class _Loaded:
     def workspace(self, names: Sequence[str], integers: Sequence[int]) -> int:
         """Bytes of workspace a thread."""
         return workspace_elements(self.elements, names, integers) * self.lane.width * self.lane.bits // 8
+
+
+def ask_for_huge_pages(tensor: torch.Tensor) -> None:
+    """Spare a large new tensor most of its page faults, which can cost more than what is written to it."""
+    size = tensor.nbytes
+    if size >= 2 * HUGE_PAGE and sys.platform == "linux":
+        start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
+        length = (tensor.data_ptr() + size - start) // HUGE_PAGE * HUGE_PAGE
+        _c_library().madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _HUGE_PAGE_ADVICE)  # only advice
+
+
+@lru_cache(maxsize=1)
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def workspace_elements(factors: dict[str, int], names: Sequence[str], integers: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
 
 from adjoin.errors import CompileError, InputError
-from adjoin.trace.cpu import CpuKernel
+from adjoin.trace.cpu import CpuKernel, ask_for_huge_pages
 from adjoin.trace.cuda import CudaKernel
 from adjoin.trace.interpret import interpret
 from adjoin.trace.program import Program, Slot
@@ -149,7 +149,11 @@ class Kernel:
             steps = () if slot.length is None else (self._steps(slot, integers),)
             rows = -(-count // code.lanes(count)) if slot.shared else count
             shape = (*steps, rows, slot.size) if slot.shared else (*steps, *batch, *slot.shape)
-            results.append(torch.empty(shape, dtype=dtype, device=device) if place is None else place)
+            if place is None:
+                place = torch.empty(shape, dtype=dtype, device=device)
+                if device.type == "cpu":
+                    ask_for_huge_pages(place)
+            results.append(place)
             words += (results[-1].data_ptr(), slot.size, rows * slot.size)
         if count:
             code.launch(words, count, integers)
