@@ -5,12 +5,26 @@ from dataclasses import replace
 
 import pytest
 import torch
-from worlds import FEET, UPRIGHT, G, brick, frictions, hinge, nothing, row_of_balls, servant, simulator, tensor, weight
+from worlds import (
+    FEET,
+    UPRIGHT,
+    G,
+    brick,
+    four_bar,
+    frictions,
+    hinge,
+    nothing,
+    row_of_balls,
+    servant,
+    simulator,
+    tensor,
+    weight,
+)
 
 import adjoin
 from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.model.joint import Joint
-from adjoin.model.parts import WORLD, Body, Frame
+from adjoin.model.parts import WORLD, Body
 
 
 @functools.cache
@@ -216,23 +230,6 @@ def test_dry_friction_of_a_joint_holds_up_to_its_limit():
     moving = int((path.v[:, 0] > 1e-12).sum())
     assert abs(moving * dt - moment / friction) <= 2.0 * dt
     assert path.v[-1].abs().max() == 0.0
-
-
-def four_bar():
-    """Two links from the ground and one across, 0.5, 1.0 and 0.5 long, whose end belongs 1 m beside the first."""
-
-    def rod(name, parent, length, at):
-        moment = length**2 / 12.0
-        joint = Joint(name, "revolute", (0.0, 1.0, 0.0))
-        return Body(name, parent, joint, at, mass=1.0, com=(0, 0, length / 2), inertia=(moment, 0, 0, moment, 0, 1e-4))
-
-    bodies = (
-        rod("crank", WORLD, 0.5, (0.0, 0.0, 0.0)),
-        rod("coupler", 0, 1.0, (0.0, 0.0, 0.5)),
-        rod("rocker", WORLD, 0.6, (1.0, 0.0, 0.0)),
-    )
-    frames = (Frame("end", 1, (0.0, 0.0, 1.0)), Frame("pin", 2, (0.0, 0.0, 0.6)))
-    return adjoin.Model("four_bar", bodies, frames)
 
 
 def test_a_four_bar_linkage_stays_closed_and_keeps_its_energy():

@@ -86,3 +86,20 @@ def hinge(moment=0.5, force_range=None, **joint):
 def brick(inertia=(0.02, 0.0, 0.0, 0.05, 0.0, 0.06)):
     """A free body of three different moments of inertia, without a shape."""
     return adjoin.Model("brick", (Body("brick", WORLD, Joint("root", "free"), mass=1.0, inertia=inertia),))
+
+
+def four_bar():
+    """Two links from the ground and one across, 0.5, 1.0 and 0.5 long, whose end belongs 1 m beside the first."""
+
+    def rod(name, parent, length, at):
+        moment = length**2 / 12.0
+        joint = Joint(name, "revolute", (0.0, 1.0, 0.0))
+        return Body(name, parent, joint, at, mass=1.0, com=(0, 0, length / 2), inertia=(moment, 0, 0, moment, 0, 1e-4))
+
+    bodies = (
+        rod("crank", WORLD, 0.5, (0.0, 0.0, 0.0)),
+        rod("coupler", 0, 1.0, (0.0, 0.0, 0.5)),
+        rod("rocker", WORLD, 0.6, (1.0, 0.0, 0.0)),
+    )
+    frames = (Frame("end", 1, (0.0, 0.0, 1.0)), Frame("pin", 2, (0.0, 0.0, 0.6)))
+    return adjoin.Model("four_bar", bodies, frames)
