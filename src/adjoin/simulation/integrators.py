@@ -71,7 +71,6 @@ class SemiImplicit:
             "forces": right,
             "inertia": [x for row in inertia for x in row],
             "impulses": settled.impulses,
-            "velocity": settled.change,
         }
         place, velocity = move(robot.model, state.q, following, dt)
         return Stepped(place, velocity, settled.impulses, touching, settled.modes, stages)
@@ -121,4 +120,4 @@ class RK4:
 
         _, last = loop(4, stage, ([0.0] * len(first), first))
         place, velocity = integrate(robot.model, last[: len(q)], [0.0] * len(v)), last[len(q) :]
-        return Stepped(place, velocity, [], [], [], {"velocity": velocity})
+        return Stepped(place, velocity, [], [], [], {})

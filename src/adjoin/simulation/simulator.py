@@ -1,7 +1,8 @@
 """The simulator: a model, a step of time and a way to solve contact, as differentiable operators."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from adjoin.errors import InputError
 from adjoin.model import manifold, parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
+from adjoin.simulation.diagnostics import Diagnostics, diagnosed, watch
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Rollout, Values
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
@@ -88,6 +90,16 @@ class Contacts(NamedTuple):
     position: torch.Tensor
     normal: torch.Tensor
     force: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a rollout does besides steps; see `Simulator.rollout`."""
+
+    controller: Callable[..., Any] | None
+    cost: Callable[..., Any] | None
+    contacts: bool
+    watched: bool = False
 
 
 class Simulator:
@@ -303,8 +315,59 @@ class Simulator:
         Returns:
             The states that are kept, and the outputs of all steps.
         """
-        batch = state.status.shape
-        streams = {"control": controls}
+        if not isinstance(every, int) or every < 1:
+            raise InputError(f"rollout: every must be a whole number of at least 1, got {every!r}")
+        plan = Plan(controller, cost, contacts)
+        return self._roll(plan, state, {"control": controls}, params, constants, individual, every, progress)
+
+    def diagnose(
+        self,
+        state: SimulatorState,
+        controls: torch.Tensor,
+        loss: Callable[[Trajectory], torch.Tensor],
+        params: Mapping[str, torch.Tensor] | None = None,
+        *,
+        controller: Callable[..., Any] | None = None,
+        cost: Callable[..., Any] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        individual: Mapping[str, torch.Tensor] | None = None,
+        contacts: bool = False,
+    ) -> Diagnostics:
+        """Where the gradient of a rollout comes from, or goes wrong: by environment and step.
+
+        It runs the same steps in a kernel of its own, so rollouts cost nothing for it.
+
+        Args:
+            state: to begin with.
+            controls: as for `rollout`, like all that follows.
+            loss: a number from a trajectory, by torch operations: the one whose gradient is in question.
+            params: see `rollout`.
+            controller: see `rollout`.
+            cost: see `rollout`.
+            constants: see `rollout`.
+            individual: see `rollout`.
+            contacts: see `rollout`.
+        """
+        q, v = state.q.detach().requires_grad_(), state.v.detach().requires_grad_()
+        nudges = [x.new_zeros((len(controls), *x.shape)).requires_grad_() for x in (q, v)]
+        streams = {"control": controls, "nudge_q": nudges[0], "nudge_v": nudges[1]}
+        plan = Plan(controller, cost, contacts, watched=True)
+        with torch.enable_grad():
+            path = self._roll(plan, state._replace(q=q, v=v), streams, params, constants, individual)
+            return diagnosed(path, [q, v], nudges, loss)
+
+    def _roll(
+        self,
+        plan: Plan,
+        state: SimulatorState,
+        streams: dict[str, torch.Tensor],
+        params: Mapping[str, torch.Tensor] | None,
+        constants: Mapping[str, torch.Tensor] | None,
+        individual: Mapping[str, torch.Tensor] | None,
+        every: int = 1,
+        progress: bool = False,
+    ) -> Trajectory:
+        batch, controls = state.status.shape, streams["control"]
         named = {**(constants or {}), **(individual or {})}
         carry = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
         fixed = {**named, **self._parameters(state, params)}
@@ -313,16 +376,14 @@ class Simulator:
         given = tuple(
             controls.shape[1 + len(batch) :] if controls.shape[1 : 1 + len(batch)] == batch else controls.shape[1:]
         )
-        if controller is None and given != (self.model.nu,):
+        if plan.controller is None and given != (self.model.nu,):
             raise InputError(
                 f"rollout: controls of {self.model.name!r} must have the shape (steps, ..., {self.model.nu}), "
                 f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}"
             )
-        if not isinstance(every, int) or every < 1:
-            raise InputError(f"rollout: every must be a whole number of at least 1, got {every!r}")
-        key = ("rollout", controller, cost, contacts, tuple(shapes.items()), tuple(fixed), given)
+        key = (plan, tuple(shapes.items()), tuple(fixed), given)
         if key not in self._made:
-            self._made[key] = self._rolled(controller, cost, contacts, shapes, [*fixed][len(shapes) :], given)
+            self._made[key] = self._rolled(plan, shapes, [*fixed][len(shapes) :], given)
         states, outputs = self._made[key](carry, streams, fixed, every, progress)
         states.setdefault("impulses", states["q"][..., :0])
         return Trajectory(**states, outputs=outputs)
@@ -344,8 +405,8 @@ class Simulator:
         status = values["status"]
         speed, place = (sum((x * x for x in part), 0.0) for part in (stepped.v, stepped.q))
         fine = (speed < FASTEST**2) & (place < FARTHEST**2)
-        total = speed + place
-        wrong = select(total - total == 0.0, EXPLODED, NOT_FINITE)
+        finite = sum((abs(x) for x in (*stepped.v, *stepped.q)), 0.0) < math.inf
+        wrong = select(finite, EXPLODED, NOT_FINITE)
         after = select(status == FINE, select(fine, FINE, wrong), status)
         going = after == FINE
 
@@ -402,38 +463,37 @@ class Simulator:
         return [*manifold.difference(self.model, detach(after["q"]), after["q"]), *after["v"]]
 
     def _rolled(
-        self,
-        controller: Callable[..., Any] | None,
-        cost: Callable[..., Any] | None,
-        contacts: bool,
-        shapes: dict[str, tuple[int, ...]],
-        params: list[str],
-        given: tuple[int, ...],
+        self, plan: Plan, shapes: dict[str, tuple[int, ...]], params: list[str], given: tuple[int, ...]
     ) -> Rollout:
         def step(carry: Values, streams: Values, fixed: Values) -> tuple[Values, Values]:
             named = {name: fixed[name] for name in shapes}
             control = streams["control"]
-            if controller is not None:
-                control = np.array(controller(carry["q"], carry["v"], control, **named), dtype=object)
+            if plan.controller is not None:
+                control = np.array(plan.controller(carry["q"], carry["v"], control, **named), dtype=object)
                 if control.shape != (self.model.nu,):
                     raise InputError(f"rollout: the controller gave {control.shape}; a control is ({self.model.nu},)")
-            after, stepped = self._next({**carry, **fixed, "control": control})
+            values = {**carry, **fixed, "control": control}
+            after, stepped = self._next(values)
+            if plan.watched:
+                after.update({name: np.array(after[name]) + streams[f"nudge_{name}"] for name in ("q", "v")})
             outputs: Values = {}
-            if cost is not None:
+            if plan.cost is not None:
                 q, v = (np.array(after[name], dtype=object) for name in ("q", "v"))
-                outputs["cost"] = cost(q, v, control, **named)
-            if contacts:
+                outputs["cost"] = plan.cost(q, v, control, **named)
+            if plan.contacts:
                 outputs.update({name: value for name, value in self._contacts(stepped).items() if value})
+            if plan.watched:
+                outputs.update(watch(values, stepped))
             return after, outputs
 
         every = {_slot(name): self._shape(name) for name in (*parameters.names(), TERRAIN)}
-        constants = {**shapes, **{slot: every[slot] for slot in params}}
+        nudges = {"nudge_q": (self.model.nq,), "nudge_v": (self.model.nv,)} if plan.watched else {}
         return Rollout(
             f"rollout({self.model.name})",
             step,
             self._carried(),
-            {"control": given},
-            constants,
+            {"control": given, **nudges},
+            {**shapes, **{slot: every[slot] for slot in params}},
             lambda last: last["status"] == FINE,
         )
 

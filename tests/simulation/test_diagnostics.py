@@ -1,0 +1,191 @@
+import functools
+import sys
+
+import pytest
+import torch
+from worlds import UPRIGHT, frictions, hinge, nothing, tensor
+
+import adjoin
+from adjoin.contact.compliant import Compliant
+from adjoin.contact.pgs import PGS
+from adjoin.errors import InputError
+from adjoin.simulation.diagnostics import STAGES
+from adjoin.simulation.integrators import RK4
+from adjoin.simulation.simulator import Simulator
+
+
+@functools.cache
+def ball(contact):
+    return Simulator(adjoin.robots.load("ball"), 1e-3, contact)
+
+
+@functools.cache
+def wheel():
+    return Simulator(hinge(1e-3))
+
+
+def thrown(heights, speed=1.0):
+    q = tensor(0.0, 0.0, 0.1, *UPRIGHT).repeat(len(heights), 1)
+    q[:, 2] += tensor(*heights)
+    return q, tensor(speed, *[0.0] * 5).repeat(len(heights), 1)
+
+
+def cost(q, v, control, goal):
+    return (q[0] - goal) * (q[0] - goal)
+
+
+def loss(path):
+    return path.outputs["cost"].sum() + path.v[20].square().sum() + path.q[-1, :, 0].sum()
+
+
+def test_the_adjoint_is_that_of_autograd_step_by_step():
+    sim, steps = ball(PGS()), 40
+    start = sim.state(*thrown([0.002, 0.1]))
+    goal = tensor(0.3)[0]
+    found = sim.diagnose(start, nothing(steps), loss, cost=cost, constants={"goal": goal})
+    states = [start]
+    for _ in range(steps):
+        states.append(sim.step(states[-1]._replace(q=states[-1].q.detach(), v=states[-1].v.detach())))
+    adjoint = [torch.zeros_like(start.q), torch.zeros_like(start.v)]
+    for t in reversed(range(steps + 1)):
+        if t < steps:
+            before = [states[t].q.detach().requires_grad_(), states[t].v.detach().requires_grad_()]
+            after = sim.step(states[t]._replace(q=before[0], v=before[1]))
+            adjoint = list(torch.autograd.grad([after.q, after.v], before, adjoint))
+        if t > 0:
+            adjoint[0][:, 0] += 2.0 * (states[t].q.detach()[:, 0] - goal) + (1.0 if t == steps else 0.0)
+        if t == 20:
+            adjoint[1] += 2.0 * states[t].v.detach()
+        norm = torch.cat(adjoint, -1).norm(dim=-1)
+        torch.testing.assert_close(found.adjoint[t], norm, rtol=1e-10, atol=1e-12)
+    assert found.adjoint.shape == (steps + 1, 2)
+
+
+@pytest.mark.parametrize("contact", [PGS(), PGS(elliptic=True), Compliant()])
+def test_modes_are_open_then_slipping_then_holding(contact):
+    sim = ball(contact)
+    start = sim.state(*thrown([0.005, 1.0], 0.3))
+    found = sim.diagnose(start, nothing(300), lambda path: path.q.sum(), frictions(sim, 0.1, 0.1))
+    for modes, changed in zip(found.modes[..., 0].unbind(1), found.changed.unbind(1), strict=True):
+        steps = modes.diff().nonzero()[:, 0] + 1
+        assert torch.equal(changed.nonzero()[:, 0], steps)
+    order = list(dict.fromkeys(found.modes[:, 0, 0].tolist()))
+    assert order == [0, 2, 1]
+    assert (found.modes[:, 1] == 0).all()
+    assert not found.changed[:, 1].any()
+    assert (found.fault == -1).all()
+    assert (found.fault_step == -1).all()
+
+
+def test_stops_and_dry_friction_have_modes():
+    sim = Simulator(hinge(0.5, upper=0.01, friction=(1.0,)))
+    torque = tensor(0.5, 3.0)[:, None].expand(200, 2, 1)
+    modes = sim.diagnose(sim.state(batch=2, dtype=torch.float64), torque, lambda path: path.q.sum()).modes
+    assert modes.shape == (200, 2, 2)
+    assert (modes[:, 0] == torch.tensor([0, 1])).all()
+    assert modes[0, 1].tolist() == [0, 2]
+    assert modes[-1, 1, 0] == 1
+
+
+def faulty(name):
+    """A wheel that goes well, and one in which something is not finite from step 3 on, or from the beginning."""
+    q, v, control = torch.zeros(2, 1), torch.zeros(2, 1), torch.zeros(6, 2, 1)
+    params = {"armature": torch.zeros(2, 1), "inertia": torch.zeros(2, 1, 6) + 1e-3}
+    if name == "state":
+        q[1] = torch.inf
+    if name == "control":
+        control[3, 1] = torch.nan
+    if name == "parameters":
+        params["armature"][1] = torch.nan
+    if name == "forces":
+        control[3, 1] = 3e38
+        params["actuator_gain"] = torch.tensor([[1.0], [10.0]])
+    if name == "inertia":
+        params["armature"][1], params["inertia"][1] = 3e38, 3e38
+    if name == "velocity":
+        control[3, 1] = 3e38
+        params["armature"][1], params["inertia"][1] = 1e-20, 1e-20
+    return q, v, control, params
+
+
+@pytest.mark.parametrize("name", ["state", "control", "parameters", "forces", "inertia", "velocity"])
+def test_the_first_number_that_is_not_finite_is_found(name):
+    sim = wheel()
+    q, v, control, params = faulty(name)
+    found = sim.diagnose(sim.state(q, v), control, lambda path: path.q[-1].sum() + path.v.sum(), params)
+    assert found.fault[0] == found.fault_step[0] == -1
+    assert STAGES[found.fault[1]] == name
+    assert found.fault_step[1] == (3 if name in ("control", "forces", "velocity") else 0)
+    stopped = name != "inertia"  # an infinite one lets nothing move, which is finite again
+    assert found.status[-1].tolist() == [0.0, float(stopped)]
+    assert found.adjoint.isfinite().all()
+    line = next(line for line in str(found).splitlines() if line.split()[0] == "1")
+    assert line.endswith(f"{name} not finite in step {found.fault_step[1]}")
+    assert f"6 steps of 2 environments, {int(stopped)} of them stopped by a fault" in str(found)
+
+
+def test_what_explodes_is_no_fault_of_a_number():
+    sim = wheel()
+    found = sim.diagnose(sim.state(tensor(0.0)), tensor(1e12).expand(4, 1), lambda path: path.q.sum())
+    assert found.status.tolist() == [0.0, 2.0, 2.0, 2.0, 2.0]
+    assert found.fault == -1
+    assert "moves too fast or too far" in str(found)
+
+
+def test_rollouts_have_the_same_bits_and_no_more_outputs():
+    sim = ball(PGS())
+    start = sim.state(*thrown([0.005]))
+    seen = []
+    sim.diagnose(start, nothing(50), lambda path: seen.append(path) or path.q.sum(), contacts=True)
+    path = sim.rollout(start, nothing(50), contacts=True)
+    assert torch.equal(seen[0].q, path.q)
+    assert torch.equal(seen[0].v, path.v)
+    assert seen[0].outputs.keys() == path.outputs.keys()
+
+
+def test_controllers_and_systems_without_constraints():
+    sim = Simulator(hinge(0.5), 1e-2, limits=False, integrator=RK4())
+    found = sim.diagnose(
+        sim.state(tensor(0.3)),
+        torch.zeros(100, 1, dtype=torch.float64),
+        lambda path: path.q[-1].square().sum(),
+        controller=lambda q, v, given, gains: [-gains[0] * q[0] - gains[1] * v[0]],
+        constants={"gains": tensor(10.0, 4.0)},
+    )
+    assert found.modes.shape == (100, 0)
+    assert not found.changed.any()
+    assert found.adjoint[0] < found.adjoint[-1]
+
+
+def test_a_summary_names_the_environments_with_the_greatest_adjoints():
+    sim = ball(PGS())
+    q, v = thrown([0.001 * i for i in range(15)])
+    weights = torch.arange(15.0, dtype=torch.float64)
+    found = sim.diagnose(sim.state(q, v), nothing(10), lambda path: (weights * path.q[-1, :, 0]).sum())
+    lines = str(found).splitlines()
+    assert [int(line.split()[0]) for line in lines[2:-1]] == list(range(14, 4, -1))
+    assert lines[-1] == "... 5 more"
+
+
+def test_plot():
+    pytest.importorskip("matplotlib")
+    sim = ball(PGS())
+    figure = sim.diagnose(sim.state(*thrown([0.005, 0.1])), nothing(60), lambda path: path.q.sum()).plot()
+    (axes,) = figure.axes
+    assert len(axes.lines) == 4
+    assert axes.lines[0].get_xdata().size == 61
+
+
+def test_plot_without_matplotlib_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    sim = ball(PGS())
+    found = sim.diagnose(sim.state(*thrown([0.005])), nothing(5), lambda path: path.q.sum())
+    with pytest.raises(InputError, match="pip install matplotlib"):
+        found.plot()
+
+
+@pytest.mark.parametrize("bad", [lambda path: path.q, lambda path: 1.0, lambda path: torch.zeros(())])
+def test_a_loss_is_one_number(bad):
+    sim = ball(PGS())
+    with pytest.raises(InputError, match="the loss must be one number that depends on the trajectory"):
+        sim.diagnose(sim.state(*thrown([0.005])), nothing(5), bad)
