@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adjoin import robots
+    from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
+    from adjoin.contact.compliant import Compliant
+    from adjoin.contact.pgs import PGS
+    from adjoin.contact.terrain import Heightfield
     from adjoin.dynamics.aba import aba, minverse
     from adjoin.dynamics.call import compute
     from adjoin.dynamics.centroidal import (
@@ -39,16 +43,28 @@ if TYPE_CHECKING:
     from adjoin.io.urdf_write import to_urdf
     from adjoin.model.compose import forest
     from adjoin.model.model import Model
+    from adjoin.simulation.integrators import RK4, SemiImplicit
+    from adjoin.simulation.simulator import Simulator
+    from adjoin.simulation.twin import checkpointed_rollout
     from adjoin.trace.function import Integer, PerStep, Table, function
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Anticipating",
+    "Compliant",
     "FrameConstraint",
+    "Heightfield",
+    "Implicit",
     "Integer",
     "Model",
+    "PGS",
     "PerStep",
+    "RK4",
+    "SemiImplicit",
+    "Simulator",
     "Table",
+    "Unrolled",
     "aba",
     "aba_derivatives",
     "bias_forces",
@@ -60,6 +76,7 @@ __all__ = [
     "centroidal_momentum_matrix",
     "centroidal_momentum_matrix_derivative",
     "centroidal_momentum_rate",
+    "checkpointed_rollout",
     "compute",
     "constrained_dynamics",
     "coriolis_matrix",
@@ -94,11 +111,20 @@ __all__ = [
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
 _HOMES = {
+    "Anticipating": "adjoin.contact.adjoint",
+    "Compliant": "adjoin.contact.compliant",
     "FrameConstraint": "adjoin.dynamics.constraint",
+    "Heightfield": "adjoin.contact.terrain",
+    "Implicit": "adjoin.contact.adjoint",
     "Integer": "adjoin.trace.function",
     "Model": "adjoin.model.model",
+    "PGS": "adjoin.contact.pgs",
     "PerStep": "adjoin.trace.function",
+    "RK4": "adjoin.simulation.integrators",
+    "SemiImplicit": "adjoin.simulation.integrators",
+    "Simulator": "adjoin.simulation.simulator",
     "Table": "adjoin.trace.function",
+    "Unrolled": "adjoin.contact.adjoint",
     "aba": "adjoin.dynamics.aba",
     "aba_derivatives": "adjoin.dynamics.derivatives",
     "bias_forces": "adjoin.dynamics.rnea",
@@ -110,6 +136,7 @@ _HOMES = {
     "centroidal_momentum_matrix": "adjoin.dynamics.centroidal",
     "centroidal_momentum_matrix_derivative": "adjoin.dynamics.centroidal",
     "centroidal_momentum_rate": "adjoin.dynamics.centroidal",
+    "checkpointed_rollout": "adjoin.simulation.twin",
     "compute": "adjoin.dynamics.call",
     "constrained_dynamics": "adjoin.dynamics.constraint",
     "coriolis_matrix": "adjoin.dynamics.coriolis",
