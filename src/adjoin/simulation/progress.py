@@ -4,6 +4,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+SECONDS = 0.05
+"""How long to wait before drawing again."""
+
 
 class Progress:
     """Goes through pieces of work, and shows how far it is.
@@ -17,12 +20,18 @@ class Progress:
         self.pieces, self.shown = pieces, shown
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        start = time.perf_counter()
-        for piece in self.pieces:
-            yield piece
-            if self.shown:
-                self._draw(piece[1], self.pieces[-1][1], time.perf_counter() - start)
-        if self.shown:
+        if not self.shown:
+            yield from self.pieces
+            return
+        start = drawn = time.perf_counter()
+        try:
+            for piece in self.pieces:
+                yield piece
+                now, total = time.perf_counter(), self.pieces[-1][1]
+                if now - drawn > SECONDS or piece[1] == total:
+                    self._draw(piece[1], total, now - start)
+                    drawn = now
+        finally:
             print(file=sys.stderr)
 
     def _draw(self, done: int, total: int, seconds: float) -> None:

@@ -49,7 +49,7 @@ class Rollout:
         carry: Shapes,
         streams: Shapes,
         constants: Shapes,
-        alive: Callable[[Values], Expr] | None = None,
+        alive: Callable[[Values], Any] | None = None,
     ):
         self.name, self._alive, self.guarded = name, alive, alive is not None
         self.carry = tuple(Slot(key, shape) for key, shape in carry.items())
@@ -104,6 +104,13 @@ class Rollout:
             zip(self.outputs, results[count:], strict=True)
         )
 
+    def passed(self, gradient: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A gradient that does not go through any step, 0 where the last carry says so."""
+        if self._alive is None:
+            return gradient
+        alive = self._alive({slot.name: tensor for slot, tensor in zip(self.carry, last, strict=True)})
+        return torch.where(alive.reshape(alive.shape + (1,) * (gradient.dim() - alive.dim())), gradient, 0.0)
+
     # Programs
 
     def _forward(self) -> Program:
@@ -156,6 +163,9 @@ class Rollout:
             constants = [flat(values[slot.name]) for slot in self.constants]
             alive = self._alive and self._alive({slot.name: values[f"last_{slot.name}"] for slot in self.carry})
 
+            def passed(gradient: list[Any]) -> list[Any]:
+                return gradient if alive is None else [select(alive, x, 0.0) for x in gradient]
+
             def body(_: Expr, carry: Any, elements: list[Any]) -> tuple[Any, Any]:
                 adjoint, sums = carry
                 parts = [flat(element) for element in elements]
@@ -166,12 +176,12 @@ class Rollout:
                     if i < count:
                         seed = adjoint[i] if seed is None else [a + b for a, b in zip(adjoint[i], seed, strict=True)]
                     if seed is not None:
-                        seeds.append(seed if alive is None else [select(alive, x, 0.0) for x in seed])
+                        seeds.append(seed)
                 found = dict(zip(present, inline(pull, [*parts[:behind], *constants, *seeds]), strict=True))
                 gradients = [found.get(i, [0.0] * slot.size) for i, slot in enumerate(self.step.inputs)]
                 sums = {i: [a + b for a, b in zip(sums[i], gradients[i], strict=True)] for i in sums}
                 streams = [i for i in asked if i < behind]
-                rows = shaped([gradients[i] for i in streams], [self.step.inputs[i] for i in streams])
+                rows = shaped([passed(gradients[i]) for i in streams], [self.step.inputs[i] for i in streams])
                 return (gradients[:count], sums), dict(zip(streams, rows, strict=True))
 
             start = [flat(values[f"adjoint_{slot.name}"]) for slot in self.carry]
@@ -180,7 +190,8 @@ class Rollout:
             (first, sums), gradients = scan(body, (start, zeros), inputs, reverse=True)
             ends = {**dict(enumerate(first)), **gradients, **sums}
             plain = [i for i in ends if not count <= i < behind]
-            ends.update(zip(plain, shaped([ends[i] for i in plain], [self.step.inputs[i] for i in plain]), strict=True))
+            arrays = shaped([passed(ends[i]) for i in plain], [self.step.inputs[i] for i in plain])
+            ends.update(zip(plain, arrays, strict=True))
             return {str(i): ends[i] for i in sorted(ends)}
 
         program, _ = trace(f"{self.name}_back", traced, slots)
@@ -203,24 +214,32 @@ class _Rolled(torch.autograd.Function):
         for state, tensor in zip(states, first, strict=True):
             state[0] = tensor
         outputs = [first[0].new_empty(shape) for shape in kernel.output_shapes((steps,), batch)[count:]]
-        for start, end in Progress(pieces(steps, every, progress), progress):
-            after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
-            inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
-            results = kernel.run(inputs, (end - start,), batch, [*after, *[output[start:end] for output in outputs]])
-            if every > 1:
-                for state, result in zip(states, results, strict=False):
-                    state[start // every + 1] = result[-1]
+        done = 0
+        try:
+            for start, end in Progress(pieces(steps, every, progress), progress):
+                after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
+                inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
+                into = [*after, *[output[start:end] for output in outputs]]
+                results = kernel.run(inputs, (end - start,), batch, into)
+                if every > 1:
+                    for state, result in zip(states, results, strict=False):
+                        state[start // every + 1] = result[-1]
+                done = end
+        except KeyboardInterrupt:
+            if not progress:
+                raise
+            states, outputs = [state[: done // every + 1] for state in states], [output[:done] for output in outputs]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors, *states)
-        ctx.made = rollout, kernel, batch, every
+        ctx.made = rollout, kernel, batch, every, done
         return (*states, *outputs)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        rollout, kernel, batch, every = ctx.made
+        rollout, kernel, batch, every, done = ctx.made
         count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
         total = len(rollout.step.inputs)
-        streams, constants = ctx.saved_tensors[count:behind], ctx.saved_tensors[behind:total]
+        streams, constants = [s[:done] for s in ctx.saved_tensors[count:behind]], ctx.saved_tensors[behind:total]
         states, last = ctx.saved_tensors[total:], [state[-1] for state in ctx.saved_tensors[total:]]
         wanted = tuple(ctx.needs_input_grad[5 + count :])
         carried, direct = cotangents[:count], cotangents[count:]
@@ -229,7 +248,7 @@ class _Rolled(torch.autograd.Function):
         back = rollout.backward(wanted, given, shared)
         adjoint = [state.new_zeros(state.shape[1:]) for state in states]
         found: dict[int, list[torch.Tensor]] = {}
-        for start, end in reversed(pieces(streams[0].shape[0], every, False)):
+        for start, end in reversed(pieces(done, every, False)):
             here = [state[start // every] for state in states]
             inputs = [stream[start:end] for stream in streams]
             before = [state[:-1] for state in states]
@@ -245,11 +264,12 @@ class _Rolled(torch.autograd.Function):
             adjoint = [by_position[i] for i in range(count)]
             for i in by_position.keys() - range(count):
                 found.setdefault(i, []).append(by_position[i])
-        first = [a if g is None else a + g[0] for a, g in zip(adjoint, carried, strict=True)]
-        rest = [
-            None if i not in found else torch.cat(found[i][::-1]) if i < behind else sum(found[i])
-            for i in range(count, total)
-        ]
+        first = [a if g is None else a + rollout.passed(g[0], last) for a, g in zip(adjoint, carried, strict=True)]
+        rest: list[Any] = [None] * (total - count)
+        for i, parts in found.items():
+            left = ctx.saved_tensors[i].shape[0] - done if i < behind else 0
+            parts += [parts[0].new_zeros((left, *parts[0].shape[1:]))] if left else []
+            rest[i - count] = torch.cat(parts[::-1]) if i < behind else sum(parts)
         return (None,) * 5 + (*first, *rest)
 
 
