@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "PGS",
+    "RK4",
     "Anticipating",
     "Compliant",
     "FrameConstraint",
@@ -58,9 +60,7 @@ __all__ = [
     "Implicit",
     "Integer",
     "Model",
-    "PGS",
     "PerStep",
-    "RK4",
     "SemiImplicit",
     "Simulator",
     "Table",
