@@ -25,12 +25,15 @@ from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Rollout, Values
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import detach, select
+from adjoin.trace import detach, minimum, select
 from adjoin.trace.function import Function, Table
 
 TERRAIN = "terrain"  # the name of heights among the parameters
 FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
 FARTHEST = 1e10  # m: what is farther away has exploded
+
+LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")
+"""Parameters that may be infinite."""
 
 FINE, NOT_FINITE, EXPLODED = 0.0, 1.0, 2.0
 """What a status can be."""
@@ -404,8 +407,8 @@ class Simulator:
         )
         status = values["status"]
         speed, place = (sum((x * x for x in part), 0.0) for part in (stepped.v, stepped.q))
-        fine = (speed < FASTEST**2) & (place < FARTHEST**2)
-        finite = sum((abs(x) for x in (*stepped.v, *stepped.q)), 0.0) < math.inf
+        finite = sum((abs(x) for x in (*stepped.v, *stepped.q, *_numbers(values))), 0.0) < math.inf
+        fine = finite & (speed < FASTEST**2) & (place < FARTHEST**2)
         wrong = select(finite, EXPLODED, NOT_FINITE)
         after = select(status == FINE, select(fine, FINE, wrong), status)
         going = after == FINE
@@ -561,6 +564,15 @@ class Simulator:
 
 def _slot(parameter: str) -> str:
     return f"params[{parameter!r}]"
+
+
+def _numbers(values: Values) -> list[Scalar]:
+    """Of the parameters that are given, what must be finite: of limits, which may be infinite, that they are numbers."""
+    found: list[Scalar] = []
+    for name in parameters.names():
+        given = np.array(values.get(_slot(name), []), dtype=object).ravel().tolist()
+        found += [minimum(abs(x), 1.0) for x in given] if name in LIMITS else given
+    return found
 
 
 def with_ground(model: Model) -> Model:
