@@ -1,6 +1,7 @@
-"""What the README and the pages of the compiler and of the dynamics show runs as it stands there."""
+"""What the README, the pages about its parts and the examples show runs as it stands there."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/compiler.md", "docs/dynamics.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/compiler.md", "docs/dynamics.md", "docs/simulation.md"])
 def test_code_blocks_run(page, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) >= 2
@@ -29,3 +30,11 @@ def test_the_demo_runs(capsys):
 
     main()
     assert "times faster" in capsys.readouterr().out
+
+
+def test_the_example_of_simulation_runs(capsys):
+    runpy.run_path(str(ROOT / "examples" / "03_simulation.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    losses = [float(line.split()[1]) for line in lines[-4:]]
+    assert losses[3] < 0.5 * losses[0]
+    assert all(0.95 < float(line.split()[-4]) < 1.05 for line in lines[1:4])
