@@ -9,7 +9,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 from adjoin.errors import InputError
@@ -83,13 +82,18 @@ class Diagnostics(NamedTuple):
         return figure
 
 
-def watch(values: Mapping[str, Any], stepped: Stepped) -> dict[str, Any]:
-    """Outputs of a traced step: the mode of each constraint, and which stage was not finite first, 0 if none was."""
-    given = {name: value for name, value in values.items() if name.startswith("params[")}
+def watch(values: Mapping[str, Any], numbers: list[Scalar], stepped: Stepped) -> dict[str, Any]:
+    """Outputs of a traced step: the mode of each constraint, and which stage was not finite first, 0 if none was.
+
+    Args:
+        values: what the step got: q, v and control.
+        numbers: parameters that it got, and that should be finite.
+        stepped: what came out.
+    """
     parts: dict[str, list[Scalar]] = {
         "state": [*values["q"], *values["v"]],
         "control": list(values["control"]),
-        "parameters": [x for value in given.values() if isinstance(value, np.ndarray) for x in value.ravel()],
+        "parameters": numbers,
         **stepped.stages,
         "velocity": stepped.v,
         "configuration": stepped.q,

@@ -486,7 +486,7 @@ class Simulator:
             if plan.contacts:
                 outputs.update({name: value for name, value in self._contacts(stepped).items() if value})
             if plan.watched:
-                outputs.update(watch(values, stepped))
+                outputs.update(watch(values, _numbers(values), stepped))
             return after, outputs
 
         every = {_slot(name): self._shape(name) for name in (*parameters.names(), TERRAIN)}
