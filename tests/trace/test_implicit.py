@@ -105,3 +105,22 @@ def test_numbers_come_back_as_they_are():
 def test_a_residual_of_the_wrong_length_is_refused():
     with pytest.raises(TraceError, match="2 values need as many residuals"):
         adjoin.function(p=2)(lambda p: at.implicit(list(p), lambda x: [x[0]], lambda b: b))
+
+
+def test_guarded_gradients_are_zero_where_the_condition_does_not_hold():
+    @adjoin.function(x=2, scale=())
+    def ratio(x, scale):
+        value = scale * x[0] / x[1]
+        at.guard(abs(value) < 100.0)
+        return value
+
+    x = torch.tensor([[1.0, 2.0], [1.0, 0.0], [torch.nan, 1.0], [3.0, -1.5]], dtype=torch.float64, requires_grad=True)
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    value = ratio(x, scale)
+    gradient, shared = torch.autograd.grad(value.nan_to_num(0.0, 0.0, 0.0).sum(), [x, scale], create_graph=True)
+    expected = torch.tensor([[1.0, -0.5], [0.0, 0.0], [0.0, 0.0], [-4.0 / 3.0, -8.0 / 3.0]], dtype=torch.float64)
+    torch.testing.assert_close(gradient, expected)
+    torch.testing.assert_close(shared, torch.tensor(-1.5, dtype=torch.float64))
+    (second,) = torch.autograd.grad(gradient.sum() + shared, x)
+    assert (second[1:3] == 0.0).all()
+    assert (second[[0, 3]] != 0.0).all()

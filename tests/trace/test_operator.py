@@ -1,6 +1,8 @@
 """The torch operator: shapes, errors, transforms, compilation, threads."""
 
 import gc
+import multiprocessing
+import os
 import threading
 
 import numpy as np
@@ -363,3 +365,34 @@ def test_the_interpreter_runs_where_there_is_no_compiler(monkeypatch):
     torch.testing.assert_close(got, expected)
     for a, b in zip(torch.autograd.grad(got.sum(), inputs), torch.autograd.grad(expected.sum(), inputs), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def _largest_in_a_child(queue, function, x):
+    torch.set_num_threads(2)
+    queue.put(float(function(x).numpy().max()))  # torch's own reduction would wait for threads that are gone
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_several_threads_give_the_same_bits_also_in_a_forked_child():
+    @at.function(x=8)
+    def slow(x):
+        return at.loop(40, lambda _, y: [at.sin(1.1 * a + 0.3 * b) for a, b in zip(y, y[::-1], strict=True)], list(x))
+
+    x = torch.linspace(-3, 3, 8 * 20_000).reshape(20_000, 8)
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            results.append(slow(x))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_largest_in_a_child, args=(queue, slow, x))
+    child.start()
+    assert queue.get(timeout=60) == float(results[0].numpy().max())
+    child.join()

@@ -3,7 +3,7 @@
 from adjoin.trace.control import Scratch, Stream, loop, scan, scratch
 from adjoin.trace.function import Function, Integer, PerStep, Table, function
 from adjoin.trace.graph import Expr, to_float, to_index
-from adjoin.trace.implicit import detach, implicit
+from adjoin.trace.implicit import detach, guard, implicit
 from adjoin.trace.scalars import (
     acos,
     asin,
@@ -38,6 +38,7 @@ __all__ = [
     "exp",
     "floor",
     "function",
+    "guard",
     "implicit",
     "log",
     "loop",

@@ -19,6 +19,7 @@ import torch
 
 from adjoin import __version__
 from adjoin.errors import CompileError
+from adjoin.trace import team
 from adjoin.trace.cache import Cache, digest
 from adjoin.trace.lanes import Lane
 from adjoin.trace.llvm import Rendered, render_cpu
@@ -157,6 +158,10 @@ class CpuKernel:
             return
         threads = min(torch.get_num_threads(), -(-batch // TILE))
         stride = max(1, batch // (threads * 8 * TILE)) * TILE
+        space = torch.empty(size * threads, dtype=torch.uint8)
+        held = ctypes.create_string_buffer(arguments, len(arguments))
+        if team.run(code.address, ctypes.addressof(held), batch, stride, space.data_ptr(), size, threads):
+            return
         parts = iter(range(0, batch, stride))
 
         def work() -> None:
@@ -192,7 +197,8 @@ class _Loaded:
         library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol("kernel")
         self.library = library.link(self.engine, "kernel")
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-        self.function = prototype(self.library["kernel"])
+        self.address: int = self.library["kernel"]
+        self.function = prototype(self.address)
 
     def workspace(self, names: Sequence[str], integers: Sequence[int]) -> int:
         """Bytes of workspace a thread."""

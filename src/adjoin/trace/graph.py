@@ -38,6 +38,7 @@ class Graph:
         nodes: every node, arguments before their users.
         captures: outer scalar -> the parameter that stands for it in this body.
         readers: version of a scratch array -> the nodes that read it, or None once another version replaced it.
+        guard: see `implicit.guard`.
     """
 
     def __init__(self, parent: "Graph | None" = None):
@@ -46,6 +47,7 @@ class Graph:
         self.nodes: list[Expr] = []
         self.captures: dict[Expr, Expr] = {}
         self.readers: dict[Expr, list[Expr] | None] = {}
+        self.guard: Expr | None = None
         self.closed = False
         self._interned: dict[tuple, Expr] = {}
 

@@ -69,6 +69,15 @@ def solutions(node: Expr) -> list[Expr]:
     return [node.graph.node("get", (node,), i) for i in range(len(node.args))]
 
 
+def guard(condition: Expr) -> None:
+    """Where a condition does not hold, all gradients of the function that is being traced are exactly 0.
+
+    Even where its inputs or its derivatives are not finite, which a product with 0 would keep.
+    """
+    graph = current_graph()
+    graph.guard = condition if graph.guard is None else graph.guard & condition
+
+
 def detach(values: Sequence[Any]) -> list[Any]:
     """The same values, as constants to every derivative."""
     return implicit(values, lambda x: x, lambda b: b)

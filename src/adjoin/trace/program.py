@@ -58,6 +58,7 @@ class Program:
         outputs: the tensors it writes.
         targets: for each output its nodes, or of a stream its one node.
         ruled: sources and targets of the same program with the rules that `implicit` left, if it did.
+        guard: where it does not hold, gradients are exactly 0; of the graph that derivatives see.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Program:
     outputs: tuple[Slot, ...]
     targets: tuple[list[Expr], ...]
     ruled: tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]] | None = None
+    guard: Expr | None = None
 
     @property
     def smooth(self) -> tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]]:
@@ -89,12 +91,12 @@ class Program:
     @cached_property
     def key(self) -> str:
         """A hash of what it computes and of how it is differentiated."""
-        if self.ruled is None:
+        if self.ruled is None and self.guard is None:
             return self.digest
-        sources, targets = self.ruled
+        sources, targets = self.smooth
         numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate([*chain(*sources)])}
-        text = [self.digest]
-        _describe_ruled([*chain(*targets)], numbers, text)
+        text = [self.digest, str(self.guard is not None)]
+        _describe_ruled([*chain(*targets), *([] if self.guard is None else [self.guard])], numbers, text)
         return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
     @cached_property
@@ -127,6 +129,7 @@ class Program:
                 slots.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
                 cotangents.append(_nodes(graph, slots[-1], len(self.inputs) + len(cotangents)))
                 seeds += zip(target, cotangents[-1], strict=True)
+        guard = None if self.guard is None else copy([self.guard], mapping, graph)[0]
         on = [i for i, is_wanted in enumerate(wanted) if is_wanted and not self.inputs[i].table]
         found = iter(pullback(graph, seeds, [node for i in on for node in sources[i]]))
         present, outputs, gradients = [], [], []
@@ -136,7 +139,10 @@ class Program:
                 present.append(i)
                 slot = self.inputs[i]
                 outputs.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
-                gradients.append([graph.const(0.0) if node is None else node for node in gradient])
+                gradient = [graph.const(0.0) if node is None else node for node in gradient]
+                if guard is not None and slot.length is None:
+                    gradient = [select(guard, node, 0.0) for node in gradient]
+                gradients.append(gradient)
         program = _program(
             f"{self.name}_vjp",
             (*self.inputs, *slots),
@@ -144,6 +150,7 @@ class Program:
             (*sources, *cotangents),
             tuple(outputs),
             tuple(gradients),
+            guard,
         )
         return program, present
 
@@ -258,7 +265,7 @@ def trace(
     structure = collect(returned, "out")
     lengths = [slot.length for slot in inputs if isinstance(slot.length, str)]
     names = tuple(dict.fromkeys([*integers, *lengths]))
-    program = _program(name, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets))
+    program = _program(name, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets), graph.guard)
     return program, structure
 
 
@@ -269,15 +276,16 @@ def _program(
     sources: tuple[list[Expr], ...],
     outputs: tuple[Slot, ...],
     targets: tuple[list[Expr], ...],
+    guard: Expr | None = None,
 ) -> Program:
     """A program; if there are rules for derivatives in its graph, they are kept beside what runs."""
     if not has_rules([*chain(*targets)]):
-        return Program(name, inputs, integers, sources, outputs, targets)
+        return Program(name, inputs, integers, sources, outputs, targets, None, guard)
     graph = Graph()
     again = tuple(_nodes(graph, slot, i) for i, slot in enumerate(inputs))
     mapping = dict(zip(chain(*sources), chain(*again), strict=True))
     plain = tuple(copy(target, mapping, graph, without_rules=True) for target in targets)
-    return Program(name, inputs, integers, again, outputs, plain, (sources, targets))
+    return Program(name, inputs, integers, again, outputs, plain, (sources, targets), guard)
 
 
 def _number(node: Expr) -> Expr:
