@@ -118,7 +118,7 @@ def test_bodies_that_touch_each_other_keep_their_momentum():
 
 
 @pytest.mark.parametrize("dt", [1e-3, 2e-3])
-@pytest.mark.parametrize("name", FEET.keys() - {"a1"})
+@pytest.mark.parametrize("name", ["go2", "laikago"])
 def test_a_quadruped_lands_and_stands(name, dt):
     sim = world(name, dt)
     home = sim.model.keyframe("home")

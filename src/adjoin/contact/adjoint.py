@@ -24,6 +24,7 @@ from adjoin.trace import detach, exp, implicit, loop, maximum
 if TYPE_CHECKING:
     from adjoin.contact.system import System
 
+MOST = 80  # rows that `Implicit` takes: its linear system has as many entries as their square
 DIRECT = 24  # rows up to which a linear system is solved by elimination, whose code grows with their cube
 
 
@@ -86,6 +87,11 @@ class Implicit(Unrolled):
         J H⁻¹ Jᵀ, P the slopes of `project`, and G = 1 - P (1 - g softness).
         """
         rows, nv = system.rows, len(change)
+        if len(rows) > MOST:
+            raise InputError(
+                f"Implicit: {len(rows)} rows of constraints are too many for it, at most {MOST}; "
+                "choose fewer pairs of shapes, or Unrolled()"
+            )
         gains = detach(system.gain)
 
         def project(dv: Sequence[Scalar], p: Sequence[Scalar], slopes: bool = False) -> list[list[Scalar]]:

@@ -60,7 +60,9 @@ class Pair:
         return (sliding, sliding, torsional, rolling, rolling)
 
 
-def pairs(model: Model, chosen: Names | None = None, ignored: Names = ()) -> tuple[list[Pair], list[Pair]]:
+def pairs(
+    model: Model, chosen: Names | None = None, ignored: Names = (), within: bool = True
+) -> tuple[list[Pair], list[Pair]]:
     """The pairs of shapes that can touch.
 
     By default those that the model's filters let touch: the bits of `contype` and `conaffinity`; shapes of one body
@@ -71,6 +73,7 @@ def pairs(model: Model, chosen: Names | None = None, ignored: Names = ()) -> tup
         model: the robot and what is around it.
         chosen: instead, pairs of names of shapes, or of links for all shapes on them; filters do not hold for them.
         ignored: names of pairs to leave out.
+        within: whether shapes of one robot touch each other, if none are chosen; the model's own `pairs` always do.
 
     Returns:
         The pairs in the order of the shapes, and those that would be among them if their kinds could be tested against
@@ -83,7 +86,8 @@ def pairs(model: Model, chosen: Names | None = None, ignored: Names = ()) -> tup
     for pair in model.pairs:
         own.setdefault(_ordered(model.geometry_index(pair.first), model.geometry_index(pair.second)), pair)
     if chosen is None:
-        places = {place for place in own if _apart(model, place)} | set(_unfiltered(model))
+        let = _unfiltered(model)
+        places = {place for place in own if _apart(model, place)} | {p for p in let if within or _strangers(model, p)}
     else:
         places = {place for names in chosen for place in _chosen(model, names)}
     places -= {place for names in ignored for place in _named(model, "ignored", names)}
@@ -102,6 +106,17 @@ def _ordered(i: int, j: int) -> tuple[int, int]:
 def _apart(model: Model, place: tuple[int, int]) -> bool:
     """Whether the shapes are on different bodies."""
     return model.geometries[place[0]].body != model.geometries[place[1]].body
+
+
+def _strangers(model: Model, place: tuple[int, int]) -> bool:
+    """Whether the shapes are not on one tree of bodies."""
+    roots = []
+    for index in place:
+        body = model.geometries[index].body
+        while body != WORLD and model.bodies[body].parent != WORLD:
+            body = model.bodies[body].parent
+        roots.append(body)
+    return roots[0] != roots[1]
 
 
 def _testable(model: Model, place: tuple[int, int]) -> bool:

@@ -6,9 +6,10 @@ kernel, so that their number costs no code.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from adjoin.contact.adjoint import Adjoint, Unrolled
-from adjoin.contact.blocks import Block
+from adjoin.contact.blocks import Block, Clip, Relax
 from adjoin.contact.law import Law
 from adjoin.contact.solver import Free, Settled
 from adjoin.contact.system import System
@@ -16,6 +17,8 @@ from adjoin.dynamics.linear import Factor, dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import loop
+
+DENSE = 40  # rows up to which J H⁻¹ Jᵀ is computed, whose entries grow with their square
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,14 @@ class PGS(Law):
             start: impulses to begin with; by default 0.
         """
 
+        def push(i: int, trial: Scalar) -> Scalar:
+            return self.adjoint.push(trial, system.gain[i], system.dt)
+
+        share = 1.0 - self.error_reduction
+        first = [0.0] * len(system.rows) if start is None else [share * impulse for impulse in start]
+        if len(system.rows) > DENSE:
+            return self._solve_by_velocity(system, first, push)
+
         def sweep(_: object, impulses: list[Scalar]) -> list[Scalar]:
             impulses = list(impulses)
 
@@ -65,15 +76,50 @@ class PGS(Law):
                 relaxed = -(system.bias[i] + others) * system.gain[i]
                 return relaxed if is_zero(system.kept[i]) else relaxed + system.kept[i] * impulses[i]
 
-            first = 0
-            for block in system.blocks:
-                block.sweep(impulses, first, relax, push)
-                first += len(block.rows)
+            swept(system, impulses, relax, push)
             return impulses
 
-        def push(i: int, trial: Scalar) -> Scalar:
-            return self.adjoint.push(trial, system.gain[i], system.dt)
-
-        share = 1.0 - self.error_reduction
-        first = [0.0] * len(system.bias) if start is None else [share * impulse for impulse in start]
         return list(loop(self.iterations, sweep, first))
+
+    def _solve_by_velocity(self, system: System, start: list[Scalar], push: Clip) -> list[Scalar]:
+        """The same sweeps, with dv carried along instead of products of all impulses with all others."""
+
+        def sweep(_: object, carry: tuple[list[Scalar], list[Scalar]]) -> tuple[list[Scalar], list[Scalar]]:
+            dv = list(carry[1])
+            impulses = Felt(carry[0], system.columns, dv)
+
+            def relax(i: int) -> Scalar:
+                u = system.offsets[i] + dot(system.rows[i].jacobian, dv) + system.softness[i] * impulses[i]
+                return impulses[i] - system.gain[i] * u
+
+            swept(system, impulses, relax, push)
+            return list(impulses), dv
+
+        return list(loop(self.iterations, sweep, (start, system.change(start)))[0])
+
+
+class Felt(list[Scalar]):
+    """Impulses whose changes go into a change of velocity at once."""
+
+    def __init__(self, impulses: Sequence[Scalar], columns: Sequence[Sequence[Scalar]], dv: list[Scalar]):
+        super().__init__(impulses)
+        self.columns, self.dv = columns, dv
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        if isinstance(place, slice):
+            for i, x in zip(range(*place.indices(len(self))), value, strict=True):
+                self[i] = x
+            return
+        change = value - self[place]
+        for dof, x in enumerate(self.columns[place]):
+            if not is_zero(x):
+                self.dv[dof] = self.dv[dof] + change * x
+        super().__setitem__(place, value)
+
+
+def swept(system: System, impulses: list[Scalar], relax: Relax, push: Clip) -> None:
+    """Relax all blocks in turn, in place."""
+    first = 0
+    for block in system.blocks:
+        block.sweep(impulses, first, relax, push)
+        first += len(block.rows)

@@ -52,11 +52,24 @@ class System:
         return [self.inertia.half(row.jacobian) for row in self.rows]
 
     @cached_property
+    def scaled(self) -> list[list[Scalar]]:
+        """D⁻¹ L⁻ᵀ Jᵀ, one list a row."""
+        return [self.inertia.scaled(half) for half in self.halves]
+
+    def entry(self, i: int, j: int) -> Scalar:
+        """One number of J H⁻¹ Jᵀ."""
+        return dot(self.scaled[max(i, j)], self.halves[min(i, j)])
+
+    @cached_property
     def matrix(self) -> list[list[Scalar]]:
         """J H⁻¹ Jᵀ, symmetric."""
-        scaled = [self.inertia.scaled(half) for half in self.halves]
-        count = len(scaled)
-        return [[dot(scaled[max(i, j)], self.halves[min(i, j)]) for j in range(count)] for i in range(count)]
+        count = len(self.rows)
+        return [[self.entry(i, j) for j in range(count)] for i in range(count)]
+
+    @cached_property
+    def columns(self) -> list[list[Scalar]]:
+        """H⁻¹ Jᵀ, one list a row of J: what a unit of its impulse does to v."""
+        return [self.inertia.rest(scaled) for scaled in self.scaled]
 
     @cached_property
     def bias(self) -> list[Scalar]:
@@ -70,7 +83,7 @@ class System:
         found: list[Scalar] = []
         for block in self.blocks:
             places = range(len(found), len(found) + len(block.rows))
-            own = [[self.matrix[i][k] + (self.softness[i] if i == k else 0.0) for k in places] for i in places]
+            own = [[self.entry(i, k) + (self.softness[i] if i == k else 0.0) for k in places] for i in places]
             found += gains(block, own)
         return found
 
@@ -82,7 +95,7 @@ class System:
         for block in self.blocks:
             if isinstance(block, Touch) and block.elliptic:
                 for i in range(first + 1, first + len(block.rows)):
-                    found[i] = 1.0 - self.gain[i] * (self.matrix[i][i] + self.softness[i])
+                    found[i] = 1.0 - self.gain[i] * (self.entry(i, i) + self.softness[i])
             first += len(block.rows)
         return found
 

@@ -17,6 +17,7 @@ from adjoin.simulation.progress import Progress
 from adjoin.trace.control import Lookup, scan
 from adjoin.trace.function import Table
 from adjoin.trace.graph import Expr, current_graph
+from adjoin.trace.implicit import guard
 from adjoin.trace.operator import Kernel, arrange
 from adjoin.trace.program import Program, Slot, trace
 from adjoin.trace.rewrite import copy
@@ -162,6 +163,8 @@ class Rollout:
         def traced(**values: Any) -> dict[str, Any]:
             constants = [flat(values[slot.name]) for slot in self.constants]
             alive = self._alive and self._alive({slot.name: values[f"last_{slot.name}"] for slot in self.carry})
+            if alive is not None:
+                guard(alive)
 
             def passed(gradient: list[Any]) -> list[Any]:
                 return gradient if alive is None else [select(alive, x, 0.0) for x in gradient]

@@ -25,7 +25,7 @@ from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Rollout, Values
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import detach, minimum, select
+from adjoin.trace import detach, guard, minimum, select
 from adjoin.trace.function import Function, Table
 
 TERRAIN = "terrain"  # the name of heights among the parameters
@@ -112,8 +112,10 @@ class Simulator:
         model: the robot or robots.
         dt: seconds a step.
         contact: how contacts and other constraints are solved: `PGS(...)`, which is the default, or `Compliant(...)`.
-        pairs: which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
+        pairs: which shapes touch, as pairs of names of shapes or links; by default all that the model lets, except
+            those of one robot among themselves. Each pair costs time whether it touches or not.
         ignore: pairs that do not touch.
+        self_collision: whether shapes of one robot touch each other too.
         ground: whether to add a plane at z = 0, a shape called "ground"; by default if nothing is fixed to the world.
         terrain: heights that take the place of that plane. Spheres, capsules and boxes stand on it; `params` may
             hold other heights as "terrain", (..., rows, columns).
@@ -134,6 +136,7 @@ class Simulator:
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
+        self_collision: bool = False,
         ground: bool | None = None,
         terrain: Heightfield | None = None,
         constraints: Sequence[FrameConstraint] = (),
@@ -150,7 +153,7 @@ class Simulator:
             floating = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
             ground = floating or terrain is not None
         self.model = with_ground(model) if ground else model
-        found, _ = touching.pairs(self.model, pairs, ignore)
+        found, _ = touching.pairs(self.model, pairs, ignore, self_collision)
         self._terrain = terrain
         if terrain is not None:
             found = [pair for pair in found if self._stands(pair, pairs is not None)]
@@ -448,10 +451,14 @@ class Simulator:
         return {"distance": distances, "position": positions, "normal": normals, "force": forces}
 
     def _stepped(self, **values: Any) -> dict[str, Any]:
-        return self._next(values)[0]
+        after = self._next(values)[0]
+        guard(after["status"] == FINE)
+        return after
 
     def _touched(self, **values: Any) -> dict[str, Any]:
-        found = self._contacts(self._next(values)[1])
+        after, stepped = self._next(values)
+        guard(after["status"] == FINE)
+        found = self._contacts(stepped)
         count = len(self.contact_names)
         shapes = {"distance": (count,)}
         return {name: np.array(x, dtype=object).reshape(shapes.get(name, (count, 3))) for name, x in found.items()}
@@ -567,7 +574,7 @@ def _slot(parameter: str) -> str:
 
 
 def _numbers(values: Values) -> list[Scalar]:
-    """Of the parameters that are given, what must be finite: of limits, which may be infinite, that they are numbers."""
+    """Of the parameters that are given, what must be finite; limits may be infinite, but must be numbers."""
     found: list[Scalar] = []
     for name in parameters.names():
         given = np.array(values.get(_slot(name), []), dtype=object).ravel().tolist()
