@@ -103,3 +103,24 @@ def four_bar():
     )
     frames = (Frame("end", 1, (0.0, 0.0, 1.0)), Frame("pin", 2, (0.0, 0.0, 0.6)))
     return adjoin.Model("four_bar", bodies, frames)
+
+
+def hopper():
+    """A free trunk with a leg that turns and a foot that slides in it, driven, sprung, damped, rubbing and limited."""
+    moment = (0.01, 0.0, 0.0, 0.012, 0.0, 0.015)
+    rubbing = {"damping": (0.1,), "friction": (0.05,), "armature": (0.01,), "stiffness": (2.0,)}
+    bodies = (
+        Body("trunk", WORLD, Joint("trunk", "free"), mass=1.0, inertia=moment),
+        Body("leg", 0, Joint("hip", "revolute", (0.0, 1.0, 0.0), -1.0, 1.0, **rubbing), mass=0.3, inertia=moment),
+        Body("foot", 1, Joint("shank", "prismatic", lower=-0.1, **rubbing), (0, 0, -0.2), mass=0.2, inertia=moment),
+    )
+    shapes = (
+        Geometry("foot", "sphere", 2, "foot", (0.05, 0.0, 0.0), friction=(0.7, 0.01, 0.001)),
+        Geometry("trunk", "box", 0, "trunk", (0.1, 0.05, 0.05)),
+    )
+    drives = (
+        Actuator("hip", "hip", gain=5.0, bias=(0.1, -5.0, -0.2), control_range=(-2.0, 2.0), force_range=(-9.0, 9.0)),
+        Actuator("shank", "shank", gear=(2.0,)),
+    )
+    frames = tuple(Frame(body.name, i) for i, body in enumerate(bodies))
+    return adjoin.Model("hopper", bodies, frames, shapes, drives)
