@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.errors import InputError
 from adjoin.simulation.progress import Progress
 from adjoin.trace.control import Lookup, scan
 from adjoin.trace.function import Table
 from adjoin.trace.graph import Expr, current_graph
 from adjoin.trace.implicit import guard
-from adjoin.trace.operator import Kernel, arrange
+from adjoin.trace.operator import Kernel, arrange, check_tensor
 from adjoin.trace.program import Program, Slot, trace
 from adjoin.trace.rewrite import copy
 from adjoin.trace.scalars import select
@@ -96,14 +97,30 @@ class Rollout:
             The carries, and the outputs of all steps, by name; time is their first dimension.
         """
         named = {**carry, **streams, **constants}
-        tensors = [named[slot.name] for slots in self._parts() for slot in slots]
-        kernel, batch, tensors = arrange(self.kernel, tensors)
+        slots = [slot for part in self._parts() for slot in part]
+        tensors = [named[slot.name] for slot in slots]
+        self._check(slots, tensors)
+        _, batch, tensors = arrange(self.kernel, tensors)
         count = len(self.carry)
         first = [t.expand((*batch, *slot.shape)) for t, slot in zip(tensors[:count], self.carry, strict=True)]
-        results = _Rolled.apply(self, kernel, batch, every, progress, *first, *tensors[count:])
+        kernel, batch, tensors = arrange(self.kernel, [*first, *tensors[count:]])
+        results = _Rolled.apply(self, kernel, batch, every, progress, *tensors)
         return dict(zip([s.name for s in self.carry], results, strict=False)), dict(
             zip(self.outputs, results[count:], strict=True)
         )
+
+    def _check(self, slots: Sequence[Slot], tensors: Sequence[Any]) -> None:
+        """Raise at the first input that is not of the right kind, or not like the others."""
+        like, stream = tensors[0], tensors[len(self.carry)]
+        for slot, tensor in zip(slots, tensors, strict=True):
+            check_tensor(slot, tensor, self.name)
+            if tensor.dtype != like.dtype or tensor.device != like.device:
+                raise InputError(
+                    f"{self.name}: all inputs must have one dtype and device; '{slots[0].name}' is {like.dtype} on "
+                    f"{like.device}, '{slot.name}' is {tensor.dtype} on {tensor.device}"
+                )
+            if slot.length and len(tensor) != len(stream):
+                raise InputError(f"{self.name}: '{slot.name}' has {len(tensor)} steps where others have {len(stream)}")
 
     def passed(self, gradient: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
         """A gradient that does not go through any step, 0 where the last carry says so."""

@@ -27,6 +27,8 @@ from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, guard, minimum, select
 from adjoin.trace.function import Function, Table
+from adjoin.trace.operator import check_tensor
+from adjoin.trace.program import Slot
 
 TERRAIN = "terrain"  # the name of heights among the parameters
 FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
@@ -116,7 +118,8 @@ class Simulator:
             those of one robot among themselves. Each pair costs time whether it touches or not.
         ignore: pairs that do not touch.
         self_collision: whether shapes of one robot touch each other too.
-        ground: whether to add a plane at z = 0, a shape called "ground"; by default if nothing is fixed to the world.
+        ground: whether to add a plane at z = 0, a shape called "ground"; by default if something can fall and no shape
+            is fixed to the world.
         terrain: heights that take the place of that plane. Spheres, capsules and boxes stand on it; `params` may
             hold other heights as "terrain", (..., rows, columns).
         constraints: frames that are held to the world or to one another.
@@ -145,13 +148,16 @@ class Simulator:
     ):
         if not isinstance(model, Model):
             raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
-        if not 0.0 < dt < float("inf"):
+        if not isinstance(dt, (int, float)) or not 0.0 < dt < math.inf:
             raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
+        if contact is not None and not hasattr(contact, "settle"):
+            raise InputError(f"Simulator: contact must be a solver such as PGS(), got {contact!r}")
         if terrain is not None and ground is False:
             raise InputError("Simulator: terrain is ground; pass ground=True, or leave it out")
         if ground is None:
-            floating = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
-            ground = floating or terrain is not None
+            floating = any(body.parent == WORLD and body.joint.kind == "free" for body in model.bodies)
+            loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
+            ground = (floating and loose) or terrain is not None
         self.model = with_ground(model) if ground else model
         found, _ = touching.pairs(self.model, pairs, ignore, self_collision)
         self._terrain = terrain
@@ -203,7 +209,14 @@ class Simulator:
             shape = v.shape[:-1] if v is not None else (batch,) if isinstance(batch, int) else tuple(batch)
             q = self.model.neutral(shape, dtype=like.dtype, device=like.device)
         v = q.new_zeros((*q.shape[:-1], self.model.nv)) if v is None else v
-        both = torch.broadcast_shapes(q.shape[:-1], v.shape[:-1])
+        for name, size, given in (("q", self.model.nq, q), ("v", self.model.nv, v)):
+            check_tensor(Slot(name, (size,)), given, f"state of {self.model.name!r}")
+        try:
+            both = torch.broadcast_shapes(q.shape[:-1], v.shape[:-1])
+        except RuntimeError:
+            raise InputError(
+                f"state: batch shapes of q and v do not broadcast: {tuple(q.shape[:-1])} and {tuple(v.shape[:-1])}"
+            ) from None
         q, v = q.expand(*both, q.shape[-1]), v.expand(*both, v.shape[-1])
         return SimulatorState(q, v, q.new_zeros(both), q.new_zeros((*both, self._warm)))
 
@@ -215,6 +228,10 @@ class Simulator:
             mask: which ones, (...), true where to begin anew.
             to: their new state; by default neutral and at rest.
         """
+        if mask.dtype != torch.bool or mask.shape != state.status.shape:
+            raise InputError(
+                f"reset: mask must be of booleans, {tuple(state.status.shape)}; got {mask.dtype}, {tuple(mask.shape)}"
+            )
         to = to or self.state(batch=state.status.shape, dtype=state.q.dtype, device=state.q.device)
         parts = zip(to, state, strict=True)
         wide = [mask[..., None] if old.dim() > mask.dim() else mask for _, old in zip(to, state, strict=True)]
@@ -374,15 +391,18 @@ class Simulator:
         progress: bool = False,
     ) -> Trajectory:
         batch, controls = state.status.shape, streams["control"]
+        if not isinstance(controls, torch.Tensor):
+            raise InputError(f"rollout: controls must be a torch tensor, got {type(controls).__name__}")
         named = {**(constants or {}), **(individual or {})}
         carry = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
         fixed = {**named, **self._parameters(state, params)}
         shapes = {name: tuple(tensor.shape) for name, tensor in (constants or {}).items()}
         shapes.update({name: tuple(tensor.shape[len(batch) :]) for name, tensor in (individual or {}).items()})
-        given = tuple(
-            controls.shape[1 + len(batch) :] if controls.shape[1 : 1 + len(batch)] == batch else controls.shape[1:]
-        )
-        if plan.controller is None and given != (self.model.nu,):
+        given: tuple[int, ...] = (self.model.nu,)
+        if plan.controller is not None:
+            own = controls.shape[1 : 1 + len(batch)] == batch
+            given = tuple(controls.shape[1 + len(batch) :] if own else controls.shape[1:])
+        elif controls.dim() < 2 or controls.shape[-1] != self.model.nu:
             raise InputError(
                 f"rollout: controls of {self.model.name!r} must have the shape (steps, ..., {self.model.nu}), "
                 f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}"
@@ -538,8 +558,11 @@ class Simulator:
         self, state: SimulatorState, control: torch.Tensor | None, params: Mapping[str, torch.Tensor] | None
     ) -> dict[str, torch.Tensor]:
         found = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
+        control = state.q.new_zeros(self.model.nu) if control is None else control
         if self.model.nu:
-            found["control"] = state.q.new_zeros(self.model.nu) if control is None else control
+            found["control"] = control
+        else:
+            check_tensor(Slot("control", (0,)), control, f"step of {self.model.name!r}")
         return {**found, **self._parameters(state, params)}
 
     def _function(
