@@ -164,14 +164,16 @@ class Rollout:
         Args:
             wanted: for each stream and constant, whether its gradient is.
             given: for each carry and output, whether there is a cotangent for it after each step.
-            shared: for each constant, whether it is one for the batch.
+            shared: for each stream and constant, whether it is one for the batch.
         """
         count, behind = len(self.carry), len(self.carry) + len(self.streams)
-        slots = [Slot(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry] + list(self.streams)
+        slots = [Slot(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry]
+        slots += [replace(slot, shared=one) for slot, one in zip(self.streams, shared, strict=False)]
         for i, slot in enumerate(self.step.outputs):
             slots += [Slot(f"grad_{i}", slot.shape, STEPS)] if given[i] else []
         streamed = len(slots)
-        slots += [replace(slot, shared=one) for slot, one in zip(self.constants, shared, strict=True)]
+        alone = shared[len(self.streams) :]
+        slots += [replace(slot, shared=one) for slot, one in zip(self.constants, alone, strict=True)]
         slots += [Slot(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
         slots += [Slot(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
         pull, present = self.step.vjp((True,) * count + wanted, (True,) * count + given[count:])
@@ -215,7 +217,7 @@ class Rollout:
             return {str(i): ends[i] for i in sorted(ends)}
 
         program, _ = trace(f"{self.name}_back", traced, slots)
-        summed = [name for name, one in zip(range(behind, len(self.step.inputs)), shared, strict=True) if one]
+        summed = [i for i, one in enumerate(shared, count) if one]
         outputs = [replace(slot, shared=int(slot.name) in summed) for slot in program.outputs]
         return replace(program, outputs=tuple(outputs))
 
@@ -264,7 +266,7 @@ class _Rolled(torch.autograd.Function):
         wanted = tuple(ctx.needs_input_grad[5 + count :])
         carried, direct = cotangents[:count], cotangents[count:]
         given = (*[every == 1 and g is not None for g in carried], *[g is not None for g in direct])
-        shared = tuple(slot.shared for slot in kernel.program.inputs[behind:])
+        shared = tuple(slot.shared for slot in kernel.program.inputs[count:])
         back = rollout.backward(wanted, given, shared)
         adjoint = [state.new_zeros(state.shape[1:]) for state in states]
         found: dict[int, list[torch.Tensor]] = {}
@@ -288,7 +290,7 @@ class _Rolled(torch.autograd.Function):
         rest: list[Any] = [None] * (total - count)
         for i, parts in found.items():
             left = ctx.saved_tensors[i].shape[0] - done if i < behind else 0
-            parts += [parts[0].new_zeros((left, *parts[0].shape[1:]))] if left else []
+            parts = [*([parts[0].new_zeros((left, *parts[0].shape[1:]))] if left else []), *parts]
             rest[i - count] = torch.cat(parts[::-1]) if i < behind else sum(parts)
         return (None,) * 5 + (*first, *rest)
 
