@@ -124,6 +124,9 @@ def test_a_robot_without_joints_has_empty_vectors_and_matrices():
     assert {name: tuple(value.shape) for name, value in found.items()} == {
         name: (3, 0, 0) if name in ("crba", "minverse") else (3, 0) for name in CORE
     }
+    q, v, a, _ = torch.zeros(4, 3, 0)
+    for matrix in (adjoin.coriolis_matrix(model, q, v), *adjoin.aba_derivatives(model, q, v, a)):
+        assert matrix.shape == (3, 0, 0)
 
 
 # Nothing shared, nothing kept

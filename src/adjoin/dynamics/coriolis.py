@@ -14,7 +14,7 @@ from adjoin.model.model import Model
 from adjoin.spatial.scalar import Scalar
 
 
-@quantity("coriolis_matrix", "q", "v")
+@quantity("coriolis_matrix", "q", "v", square=True)
 def coriolis_matrix_of(state: State) -> list[list[Scalar]]:
     """`coriolis_matrix` over scalars."""
     subtrees = Subtrees(state, state.v)

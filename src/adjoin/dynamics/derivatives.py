@@ -203,7 +203,7 @@ def _passive(state: State) -> tuple[Rows, Rows]:
     return spring_slopes(state), _diagonal(state.robot.numbers("damping"))
 
 
-@quantity("rnea_derivatives", "q", "v", "a")
+@quantity("rnea_derivatives", "q", "v", "a", square=True)
 def rnea_derivatives_of(state: State, passive: bool = False) -> RneaDerivatives:
     """`rnea_derivatives` over scalars."""
     drift = Drift(state)
@@ -218,7 +218,7 @@ def rnea_derivatives_of(state: State, passive: bool = False) -> RneaDerivatives:
     return RneaDerivatives(_sum(*dq), _sum(*dv), _sum(inertia, _diagonal(state.robot.numbers("armature"))))
 
 
-@quantity("aba_derivatives", "q", "v", "tau")
+@quantity("aba_derivatives", "q", "v", "tau", square=True)
 def aba_derivatives_of(state: State, passive: bool = False) -> AbaDerivatives:
     """`aba_derivatives` over scalars: those of inverse dynamics, times -M⁻¹."""
     drift = Drift(state)

@@ -16,6 +16,7 @@ from adjoin.spatial.rotation import (
     quaternion_log,
     quaternion_multiply,
 )
+from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import IDENTITY, ZERO, Matrix3, Vector3
 
 Transform = tuple[Matrix3, Vector3]
@@ -96,7 +97,7 @@ def spatial_add(a: Spatial, b: Spatial) -> Spatial:
     return vector.add(a[0], b[0]), vector.add(a[1], b[1])
 
 
-def spatial_dot(m: Spatial, f: Spatial) -> object:
+def spatial_dot(m: Spatial, f: Spatial) -> Scalar:
     """Power of the force f on the motion m."""
     return vector.dot(m[0], f[0]) + vector.dot(m[1], f[1])
 
