@@ -35,12 +35,14 @@ class Contact(NamedTuple):
         point: where it is.
         axes: its normal, then two directions across.
         block: its constraint.
+        number: which of the points of its pair it is.
     """
 
     pair: Pair
     point: Point
     axes: Matrix3
     block: Block
+    number: int
 
 
 def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contact]:
@@ -50,7 +52,9 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
     for pair in pairs:
         first, second = (robot.model.geometries[index] for index in (pair.first, pair.second))
         friction = pair.coefficients(robot.numbers("geometry_friction"))
-        for point in between(state, pair):
+        for number, point in enumerate(between(state, pair)):
+            if pair.points is not None and number not in pair.points:
+                continue
             axes = basis(point.normal)
             columns = relative_columns(state, first.body, second.body, point.position)
             directions = [(axes[0], 1), (axes[1], 1), (axes[2], 1), (axes[0], 0), (axes[1], 0), (axes[2], 0)]
@@ -60,13 +64,13 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
                 for dof, motion in columns:
                     jacobian[dof] = jacobian[dof] + vector.dot(direction, motion[part])
                 rows.append(jacobian)
-            if all(is_zero(x) for x in rows[0]):
+            if pair.points is None and all(is_zero(x) for x in rows[0]):
                 continue
             gaps = [point.distance - pair.margin, *[0.0] * (len(rows) - 1)]
             made = tuple(Row(row, dot(row, state.v), gap) for row, gap in zip(rows, gaps, strict=True))
             bounds = friction[: len(made) - 1]
             block = Touch(made, bounds, elliptic) if bounds else Push(made)
-            found.append(Contact(pair, point, axes, block))
+            found.append(Contact(pair, point, axes, block, number))
     return found
 
 

@@ -33,6 +33,7 @@ class Pair:
         gap: distance beyond the margin at which contacts are made, m.
         solref: MuJoCo's (time constant s, damping ratio).
         solimp: MuJoCo's contact impedance.
+        points: which of their points of contact count; if None, those that can move along their normals.
     """
 
     first: int
@@ -43,6 +44,7 @@ class Pair:
     gap: float = 0.0
     solref: tuple[float, float] = (0.02, 1.0)
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    points: tuple[int, ...] | None = None
 
     def coefficients(self, friction: Sequence[Sequence[Scalar]]) -> Coefficients:
         """The pair's coefficients of friction.

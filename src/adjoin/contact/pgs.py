@@ -57,14 +57,16 @@ class PGS(Law):
 
         Args:
             system: what to solve.
-            start: impulses to begin with; by default 0.
+            start: impulses to begin with, of the first rows; the others begin with 0.
         """
 
         def push(i: int, trial: Scalar) -> Scalar:
             return self.adjoint.push(trial, system.gain[i], system.dt)
 
         share = 1.0 - self.error_reduction
-        first = [0.0] * len(system.rows) if start is None else [share * impulse for impulse in start]
+        first: list[Scalar] = [0.0] * len(system.rows)
+        if start is not None:
+            first[: len(start)] = [share * impulse for impulse in start]
         if len(system.rows) > DENSE:
             return self._solve_by_velocity(system, first, push)
 

@@ -27,6 +27,7 @@ from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, guard, minimum, select
 from adjoin.trace.function import Function, Table
+from adjoin.trace.graph import Graph, tracing
 from adjoin.trace.operator import check_tensor
 from adjoin.trace.program import Slot
 
@@ -49,7 +50,7 @@ class SimulatorState(NamedTuple):
         v: velocities, (..., nv).
         status: 0 where all is well; 1 where a number was not finite, 2 where something moved too fast or too far. Such
             an environment stays as it was before, until it is reset. (...,), of the dtype of q.
-        impulses: of the constraints in the last step, (..., rows), if the solver starts warm, else (..., 0).
+        impulses: of the contacts in the last step, (..., rows), if the solver starts warm, else (..., 0).
     """
 
     q: torch.Tensor
@@ -167,11 +168,14 @@ class Simulator:
             float(dt), contact or PGS(), integrator or SemiImplicit(), tuple(found), tuple(constraints), limits
         )
         self._made: dict[Any, Any] = {}
-        neutral = State(self._robot({}), self.model.neutral(dtype=torch.float64).tolist())
-        slots = contacts(neutral, self.physics.pairs, self.physics.contact.elliptic)
-        blocks = [*[slot.block for slot in slots], *other_blocks(neutral, self.physics)]
+        with tracing(graph := Graph()):
+            unknown = State(self._robot({}), [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)])
+            slots = contacts(unknown, self.physics.pairs, self.physics.contact.elliptic)
+            blocks = [*[slot.block for slot in slots], *other_blocks(unknown, self.physics)]
         self.physics.integrator.require(self.model.name, blocks)
-        self._rows = [len(block.rows) for block in blocks]
+        points = {pair: tuple(slot.number for slot in slots if slot.pair is pair) for pair in self.physics.pairs}
+        self.physics = replace(self.physics, pairs=tuple(replace(pair, points=k) for pair, k in points.items() if k))
+        self._rows = sum(len(slot.block.rows) for slot in slots)
         shapes = self.model.geometries
         self.contact_names = [(shapes[slot.pair.first].name, shapes[slot.pair.second].name) for slot in slots]
 
@@ -419,7 +423,7 @@ class Simulator:
     @property
     def _warm(self) -> int:
         """How many impulses a state holds."""
-        return sum(self._rows) if self.physics.contact.warm else 0
+        return self._rows if self.physics.contact.warm else 0
 
     def _next(self, values: Values) -> tuple[dict[str, Any], Stepped]:
         """The state after a step, frozen where the step went wrong; and the step."""
@@ -441,7 +445,7 @@ class Simulator:
 
         found = {"q": unless_frozen(stepped.q, q), "v": unless_frozen(stepped.v, v), "status": after}
         if "impulses" in values:
-            found["impulses"] = unless_frozen(stepped.impulses, list(values["impulses"]))
+            found["impulses"] = unless_frozen(stepped.impulses[: self._warm], list(values["impulses"]))
         return found, stepped
 
     def _robot(self, values: Values) -> Robot:
