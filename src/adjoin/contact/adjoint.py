@@ -39,8 +39,15 @@ class Unrolled:
     def attach(
         self, system: "System", change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
     ) -> tuple[list[Scalar], list[Scalar]]:
-        """The change of velocity and the impulses, with the derivatives that they should have."""
-        return change, impulses
+        """The change of velocity and the impulses, with the derivatives that they should have.
+
+        Given the impulses, the change solves a linear system, and is differentiated as its solution.
+        """
+
+        def residual(dv: Sequence[Scalar]) -> list[Scalar]:
+            return unbalanced(system, missing(dv), impulses)
+
+        return implicit(change, residual, lambda b: system.inertia.solve(b)), impulses
 
 
 @dataclass(frozen=True)
@@ -108,11 +115,8 @@ class Implicit(Unrolled):
 
         def residual(x: Sequence[Scalar]) -> list[Scalar]:
             dv, p = x[:nv], x[nv:]
-            forces = missing(dv)
-            for row, impulse in zip(rows, p, strict=True):
-                forces = [f if is_zero(j) else f - j * impulse for f, j in zip(forces, row.jacobian, strict=True)]
             allowed = [value for block in project(dv, p) for value in block]
-            return [*forces, *[a - b for a, b in zip(p, allowed, strict=True)]]
+            return [*unbalanced(system, missing(dv), p), *[a - b for a, b in zip(p, allowed, strict=True)]]
 
         own: list[list[tuple[int, Scalar]]] = []  # P by rows, of each the entries in its block
         slopes = iter(project(change, impulses, slopes=True))
@@ -173,6 +177,13 @@ class Implicit(Unrolled):
 
         found = implicit([*change, *impulses], residual, solve, solve_transposed)
         return found[:nv], found[nv:]
+
+
+def unbalanced(system: "System", missing: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
+    """missing - Jᵀ impulses: what is left of H dv = right + Jᵀ impulses."""
+    for row, impulse in zip(system.rows, impulses, strict=True):
+        missing = [x if is_zero(j) else x - j * impulse for x, j in zip(missing, row.jacobian, strict=True)]
+    return missing
 
 
 Adjoint = Unrolled | Anticipating | Implicit

@@ -77,12 +77,9 @@ class Heightfield:
         centred = (-0.5 * self.spacing[0] * (columns - 1), -0.5 * self.spacing[1] * (rows - 1), 0.0)
         self.origin = centred if origin is None else origin
 
-    def at(self, place: Vector3, look_up: LookUp | None = None) -> Terrain:
-        """The terrain with the ground's frame at a place, over scalars; by default of these heights."""
-        own = self.heights.tolist()
-        return Terrain(
-            vector.add(place, self.origin), self.spacing, *self.shape, look_up or (lambda row, column: own[row][column])
-        )
+    def at(self, place: Vector3, look_up: LookUp) -> Terrain:
+        """The terrain with the ground's frame at a place, over scalars."""
+        return Terrain(vector.add(place, self.origin), self.spacing, *self.shape, look_up)
 
 
 def surface(terrain: Terrain, x: Scalar, y: Scalar) -> tuple[Scalar, Vector3]:

@@ -26,8 +26,9 @@ from adjoin.simulation.rollout import Rollout, Values
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, guard, minimum, select
+from adjoin.trace.control import Lookup
 from adjoin.trace.function import Function, Table
-from adjoin.trace.graph import Graph, tracing
+from adjoin.trace.graph import TABLE, Graph, tracing
 from adjoin.trace.operator import check_tensor
 from adjoin.trace.program import Slot
 
@@ -169,7 +170,10 @@ class Simulator:
         )
         self._made: dict[Any, Any] = {}
         with tracing(graph := Graph()):
-            unknown = State(self._robot({}), [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)])
+            values: Values = {}
+            if terrain is not None:
+                values[_slot(TERRAIN)] = Lookup(graph.fresh("table", (), 1, TABLE), terrain.shape)
+            unknown = State(self._robot(values), [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)])
             slots = contacts(unknown, self.physics.pairs, self.physics.contact.elliptic)
             blocks = [*[slot.block for slot in slots], *other_blocks(unknown, self.physics)]
         self.physics.integrator.require(self.model.name, blocks)
@@ -454,9 +458,8 @@ class Simulator:
         robot = Robot(self.model, given)
         if self._terrain is not None:
             place = robot.geometries[self.model.geometry_index(GROUND)][1]
-            heights = values.get(_slot(TERRAIN))
-            look_up = None if heights is None else (lambda row, column: heights[row, column])
-            robot.terrain = self._terrain.at(place, look_up)
+            heights = values[_slot(TERRAIN)]
+            robot.terrain = self._terrain.at(place, lambda row, column: heights[row, column])
         return robot
 
     def _contacts(self, stepped: Stepped) -> dict[str, Any]:
