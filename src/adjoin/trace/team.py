@@ -71,17 +71,14 @@ def run(kernel: int, words: int, batch: int, stride: int, space: int, size: int,
     return True
 
 
-_first: list[int] = []  # the process that used it first: OpenMP does not survive a fork
+_BORN = os.getpid()  # OpenMP does not survive a fork, whoever used it before
 
 
 @lru_cache(maxsize=2)
 def _team(process: int) -> tuple[Callable[..., Any], int, Any] | None:
-    if _first and _first[0] != process:
-        return None
-    path = _runtime()
+    path = _runtime() if process == _BORN else None
     if path is None:
         return None
-    _first.append(process)
     parallel = ctypes.CDLL(path).GOMP_parallel
     parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     parallel.restype = None
