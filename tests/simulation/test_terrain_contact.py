@@ -32,7 +32,7 @@ def resting(sim, x, y, height, batch=()):
 
 
 def roll(sim, state, steps, **options):
-    return sim.rollout(state, torch.zeros(steps, *state.status.shape, 0, dtype=state.q.dtype), **options)
+    return sim.rollout(state, state.q.new_zeros(steps, *state.status.shape, 0), **options)
 
 
 @pytest.mark.parametrize("device", DEVICES)
