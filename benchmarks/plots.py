@@ -1,25 +1,35 @@
-"""docs/dynamics_figures.md and its pictures, from the results that lie in benchmarks/results.
+"""docs/dynamics_figures.md, docs/simulation_figures.md and their pictures, from what lies in benchmarks/results.
 
 python benchmarks/plots.py
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "dynamics_figures.md"
+PAGES = {name: ROOT / "docs" / f"{name}_figures.md" for name in ("dynamics", "simulation")}
 IMAGES = ROOT / "docs" / "images"
 
 SECTIONS = {
-    "cpu": "Go2 on one core, batch 4096",
-    "gpu": "Go2 on the GPU",
-    "compile": "Compile times",
+    "dynamics": {
+        "cpu": "Go2 on one core, batch 4096",
+        "gpu": "Go2 on the GPU",
+        "compile": "Compile times",
+    },
+    "simulation": {
+        "cpu": "Laikago on one core",
+        "memory": "Memory of a gradient",
+        "gpu": "Go2 and Ant on the GPU",
+        "compile": "Compile times",
+    },
 }
-HEAD = """\
+DYNAMICS = """\
 # Dynamics: figures
 
 Made by `python benchmarks/plots.py` from [benchmarks/results](../benchmarks/results); not to be edited. What the
@@ -28,13 +38,29 @@ their versions; Pinocchio ran in the same process, in turn with ours, and BARD's
 of the same kind. Minima over repetitions: what disturbs a measurement only adds to it. On one core it is processor time
 that is measured, ours and the peer's.
 """
+SIMULATION = """\
+# Simulation: figures
+
+Made by `python benchmarks/plots.py` from [benchmarks/results](../benchmarks/results); not to be edited. What is
+simulated is in [simulation.md](simulation.md): robots with servos, on the ground with their feet (the Ant with its
+ankles), 20 sweeps of projected Gauss-Seidel, steps of 1 ms. Times are given for a step of one robot, or as steps of all
+robots of a batch a second, and those of a backward pass include running the steps again. Minima over repetitions: what
+disturbs a measurement only adds to it. On one core it is processor time that is measured, ours and the peers'. Memory
+is the most that a process holds during a gradient above what it held before; medians over processes.
+"""
+HEADS = {"dynamics": DYNAMICS, "simulation": SIMULATION}
+KINDS = {
+    "memory": "Peak memory of a gradient, MB (table 1)",
+    "forward": "Forward, ms a step (table 2)",
+    "backward": "Backward, ms a step (table 3)",
+}
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")  # Okabe and Ito: told apart by everybody
 GREY = "#808080"  # reads on white and on black
 
 
-def results() -> dict[str, Any]:
-    """The results by the stem of their file."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("dynamics_*.json"))}
+def results(name: str) -> dict[str, Any]:
+    """The results of a benchmark by the stem of their file."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}_*.json"))}
 
 
 def tables(found: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -45,9 +71,18 @@ def tables(found: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield stem if stem.endswith(device) else f"{stem}_{device}", device, result[f"table_{device}"]
 
 
-def page(found: dict[str, Any]) -> str:
-    """The text of docs/dynamics_figures.md."""
-    parts = [HEAD]
+def pictures(found: dict[str, Any]) -> Iterator[tuple[str, Callable[[Path], None]]]:
+    """Every picture: its name, and what draws it into a file."""
+    for name, _, table in tables(found):
+        yield name, partial(draw, table)
+    for stem, result in found.items():
+        if "paper" in result:
+            yield f"{stem}_paper", partial(draw_paper, result["paper"])
+
+
+def page(name: str, found: dict[str, Any]) -> str:
+    """The text of a page."""
+    parts = [HEADS[name]]
     for stem, result in found.items():
         machine = result["machine"]
         parts.append(f"## {machine.get('gpu', machine['cpu'])}\n")
@@ -55,12 +90,16 @@ def page(found: dict[str, Any]) -> str:
             f"CPU {machine['cpu']}, torch {machine['torch']}, load before the run {machine['load']} on "
             f"{machine['threads']} cores. As printed by\n\n    {result['command']}\n"
         )
-        for section, title in SECTIONS.items():
-            figures = {name: f for name, f in result["figures"].items() if f["section"] == section}
+        for section, title in SECTIONS[name].items():
+            figures = {key: f for key, f in result["figures"].items() if f["section"] == section}
             if figures:
                 parts.append(f"### {title}\n\n{figure_table(figures)}")
         for picture, device, table in tables({stem: result}):
             parts.append(batch_tables(picture, device, table))
+        if "ant_peers" in result:
+            parts.append(peer_table(result["ant_peers"]))
+        if "paper" in result:
+            parts.append(paper_tables(f"{stem}_paper", result["paper"]))
     return "\n".join(parts)
 
 
@@ -103,6 +142,37 @@ def batch_tables(picture: str, device: str, table: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def peer_table(peers: dict[str, Any]) -> str:
+    """What others were measured to do with the Ant."""
+    lines = ["| Ant, batch 4096, M steps/s, measured before | forward | forward + backward |", "|---|---:|---:|"]
+    for name, values in peers.items():
+        lines.append(f"| {name} | {' | '.join(x if isinstance(x, str) else digits(x) for x in values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def paper_tables(picture: str, paper: dict[str, Any]) -> str:
+    """One Laikago beside the paper's tables, then ten robots."""
+    parts = [
+        "### Beside Qiao et al. 2021\n",
+        "One Laikago on the ground, float64, as in *Efficient Differentiable Simulation of Articulated Bodies* (ICML\n"
+        "2021). The rows from ADF to Qiao et al. are as printed there, on an Intel Xeon W-2123; all others were\n"
+        "measured here, on one core. Of the paper's figures 3 and 8 the numbers are not printed.\n",
+        f"![Memory and time over steps and intervals](images/{picture}.svg)\n",
+    ]
+    for kind, title in KINDS.items():
+        lines = [f"| {title} | {' | '.join(map(str, paper['steps']))} |", f"|---|{'---:|' * len(paper['steps'])}"]
+        lines += [f"| {name} | {' | '.join(map(digits, row))} |" for name, row in paper["rows"][kind].items()]
+        parts.append("\n".join(lines) + "\n")
+    for key, title in (("ten", "Ten Laikagos, steps (figure 3)"), ("intervals", "Ten, most steps, every (figure 8)")):
+        heads = [f"{adjoint}: {what}" for adjoint in paper[key] for what in ("MB", "forward, ms", "backward, ms")]
+        lines = [f"| {title} | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+        for count in next(iter(paper[key].values())):
+            cells = [digits(x) for rows in paper[key].values() for x in rows[count]]
+            lines.append(f"| {count} | {' | '.join(cells)} |")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
 def digits(value: float | None) -> str:
     """Three significant digits, without exponents; a dash for none."""
     if value is None:
@@ -113,8 +183,9 @@ def digits(value: float | None) -> str:
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
-def draw(table: dict[str, Any], path: Path) -> None:
-    """One panel a quantity, one line a robot; float64 dashed."""
+@contextmanager
+def sheet(path: Path, panels: int) -> Iterator[tuple[Any, list[Any]]]:
+    """A figure of two rows of panels, written to a file."""
     import matplotlib.pyplot as plt
 
     style: dict[Any, Any] = {
@@ -124,21 +195,35 @@ def draw(table: dict[str, Any], path: Path) -> None:
         "font.size": 9,
     }
     style |= dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
-    names = [name for name in next(iter(table["robots"].values())) if name not in ("nv", "Pinocchio")]
     with plt.rc_context(style):
-        figure, grid = plt.subplots(2, -(-(len(names) + 1) // 2), figsize=(10, 5.2), sharex=True, sharey=True)
-        panels = list(grid.flat)
+        figure, grid = plt.subplots(2, -(-panels // 2), figsize=(10, 5.2))
+        yield figure, list(grid.flat)
+        for panel in figure.axes:
+            panel.grid(color=GREY, alpha=0.25, lw=0.5)
+            panel.minorticks_off()
+            panel.tick_params(length=0)
+            panel.spines[["top", "right"]].set_visible(False)
+        figure.tight_layout(pad=0.6)
+        figure.savefig(path, transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        plt.close(figure)
+    # Tenths of a point are enough, and the indentation of a thousand lines is half of a file.
+    path.write_text(re.sub(r"\n\s+", "\n", re.sub(r"(\.\d)\d+", r"\1", path.read_text())))
+
+
+def draw(table: dict[str, Any], path: Path) -> None:
+    """One panel a quantity, one line a robot; float64 dashed."""
+    names = [name for name in next(iter(table["robots"].values())) if name not in ("nv", "Pinocchio")]
+    with sheet(path, len(names) + 1) as (figure, panels):
         for panel, name in zip(panels, names, strict=False):
+            panel.sharex(panels[0])
+            panel.sharey(panels[0])
             for colour, rows in zip(COLOURS, table["robots"].values(), strict=False):
                 for label, line in (("f32", "-"), ("f64", "--")):
                     panel.loglog(table["batches"], rows[name][label], line, color=colour, lw=1.2, clip_on=False)
                 if name in rows.get("Pinocchio", {}):
                     panel.plot([4096], [rows["Pinocchio"][name]], "x", color=colour, ms=5)
             panel.set_title(name, fontsize=9)
-            panel.grid(color=GREY, alpha=0.25, lw=0.5)
-            panel.minorticks_off()
-            panel.tick_params(length=0)
-            panel.spines[["top", "right"]].set_visible(False)
+            panel.label_outer()
         for panel in panels[len(names) :]:
             panel.axis("off")
         for colour, (robot, rows) in zip(COLOURS, table["robots"].items(), strict=False):
@@ -149,21 +234,42 @@ def draw(table: dict[str, Any], path: Path) -> None:
         panels[-1].legend(frameon=False, loc="center", labelcolor=GREY)
         figure.supxlabel("batch", fontsize=9, color=GREY)
         figure.supylabel("ns a robot", fontsize=9, color=GREY)
-        figure.tight_layout(pad=0.6)
-        figure.savefig(path, transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-        plt.close(figure)
-    # Tenths of a point are enough, and the indentation of a thousand lines is half of a file.
-    path.write_text(re.sub(r"\n\s+", "\n", re.sub(r"(\.\d)\d+", r"\1", path.read_text())))
+
+
+def draw_paper(paper: dict[str, Any], path: Path) -> None:
+    """The paper's tables over steps; ten robots over steps and over the interval between checkpoints."""
+    with sheet(path, 6) as (_, panels):
+        names = list(dict.fromkeys(name for rows in paper["rows"].values() for name in rows))
+        for panel, (kind, title) in zip(panels, KINDS.items(), strict=False):
+            for i, name in enumerate(names):
+                row = paper["rows"][kind].get(name, [])
+                line = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--", "lw": 1.2}
+                panel.loglog(paper["steps"][: len(row)], [float("nan") if x is None else x for x in row], **line)
+                panels[-1].plot([], [], label=name, **line)
+            panel.set_title(title, fontsize=9)
+        titles = ("Ten robots over steps (figure 3)", "Ten robots over intervals (figure 8)")
+        for panel, key, title in zip(panels[3:5], ("ten", "intervals"), titles, strict=True):
+            for colour, (adjoint, rows) in zip(COLOURS, paper[key].items(), strict=False):
+                x, values = [int(n) for n in rows], list(zip(*rows.values(), strict=True))
+                panel.loglog(x, values[0], "-", color=colour, lw=1.2, label=f"{adjoint}, MB")
+                panel.loglog(x, values[2], "--", color=colour, lw=1.2, label=f"{adjoint}, backward, ms a step")
+            panel.set_title(title, fontsize=9)
+        panels[4].legend(frameon=False, labelcolor=GREY, fontsize=7)
+        panels[5].axis("off")
+        handles, labels = panels[5].get_legend_handles_labels()
+        unique = dict(zip(labels, handles, strict=True))
+        panels[5].legend(unique.values(), unique.keys(), frameon=False, loc="center", labelcolor=GREY, fontsize=8)
 
 
 def main() -> None:
-    found = results()
     IMAGES.mkdir(exist_ok=True)
-    for picture, _, table in tables(found):
-        draw(table, IMAGES / f"{picture}.svg")
-        print(f"docs/images/{picture}.svg: {(IMAGES / f'{picture}.svg').stat().st_size} bytes")
-    PAGE.write_text(page(found))
-    print(f"docs/{PAGE.name}")
+    for name, file in PAGES.items():
+        found = results(name)
+        for picture, drawn in pictures(found):
+            drawn(IMAGES / f"{picture}.svg")
+            print(f"docs/images/{picture}.svg: {(IMAGES / f'{picture}.svg').stat().st_size} bytes")
+        file.write_text(page(name, found))
+        print(f"docs/{file.name}")
 
 
 if __name__ == "__main__":

@@ -3,19 +3,25 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
 import plots  # noqa: E402
 
 
-def test_the_page_is_what_the_generator_makes_of_the_results():
-    assert plots.PAGE.read_text() == plots.page(plots.results())
+@pytest.mark.parametrize("name", plots.PAGES)
+def test_the_page_is_what_the_generator_makes_of_the_results(name):
+    found = plots.results(name)
+    assert found
+    assert plots.PAGES[name].read_text() == plots.page(name, found)
 
 
-def test_every_table_has_its_picture():
-    pictures = [name for name, _, _ in plots.tables(plots.results())]
+@pytest.mark.parametrize("name", plots.PAGES)
+def test_every_table_has_its_picture(name):
+    pictures = [picture for picture, _ in plots.pictures(plots.results(name))]
     assert pictures
-    for name in pictures:
-        size = (plots.IMAGES / f"{name}.svg").stat().st_size
+    for picture in pictures:
+        size = (plots.IMAGES / f"{picture}.svg").stat().st_size
         assert 0 < size < 60_000
