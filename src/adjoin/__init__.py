@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from adjoin import robots
     from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
     from adjoin.contact.compliant import Compliant
+    from adjoin.contact.coupling import JointCoupling
     from adjoin.contact.pgs import PGS
     from adjoin.contact.terrain import Heightfield
     from adjoin.dynamics.aba import aba, minverse
@@ -59,6 +60,7 @@ __all__ = [
     "Heightfield",
     "Implicit",
     "Integer",
+    "JointCoupling",
     "Model",
     "PerStep",
     "SemiImplicit",
@@ -117,6 +119,7 @@ _HOMES = {
     "Heightfield": "adjoin.contact.terrain",
     "Implicit": "adjoin.contact.adjoint",
     "Integer": "adjoin.trace.function",
+    "JointCoupling": "adjoin.contact.coupling",
     "Model": "adjoin.model.model",
     "PGS": "adjoin.contact.pgs",
     "PerStep": "adjoin.trace.function",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adjoin.contact.blocks import Block, Brake, Hold, Push, Row, Touch
+from adjoin.contact.coupling import JointCoupling
 from adjoin.contact.detect import points
 from adjoin.contact.pairs import Pair
 from adjoin.contact.point import Point
@@ -25,6 +26,10 @@ from adjoin.trace import minimum, select
 
 GROUND = "ground"
 """The name of the shape that a simulator adds, and that terrain stands in for."""
+
+
+Equality = FrameConstraint | JointCoupling
+"""What a simulator can hold."""
 
 
 class Contact(NamedTuple):
@@ -162,10 +167,13 @@ def brakes(state: State, dt: float) -> list[Block]:
     return found
 
 
-def holds(state: State, constraints: Sequence[FrameConstraint]) -> list[Block]:
-    """Frames that are held to the world or to one another."""
+def holds(state: State, constraints: Sequence[Equality]) -> list[Block]:
+    """Frames that are held to the world or to one another, and joints that are coupled."""
     found = []
     for constraint in constraints:
+        if isinstance(constraint, JointCoupling):
+            found.append(constraint.block(state))
+            continue
         held = Held(state, constraint)
         parts = zip(held.rows, held.velocity(), held.error(), (False,) * 3 + (True,) * 3, strict=False)
         found.append(Hold(tuple(Row(*part) for part in parts)))

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from adjoin.contact import pairs as touching
-from adjoin.contact.constraints import GROUND, contacts
+from adjoin.contact.constraints import GROUND, Equality, contacts
 from adjoin.contact.pgs import PGS
 from adjoin.contact.solver import Solver
 from adjoin.contact.terrain import KINDS, Heightfield
-from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
@@ -124,7 +123,7 @@ class Simulator:
             is fixed to the world.
         terrain: heights that take the place of that plane. Spheres, capsules and boxes stand on it; `params` may
             hold other heights as "terrain", (..., rows, columns).
-        constraints: frames that are held to the world or to one another.
+        constraints: `FrameConstraint`s, frames held to the world or to one another, and `JointCoupling`s.
         limits: whether joints have stops.
         integrator: how steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
 
@@ -144,7 +143,7 @@ class Simulator:
         self_collision: bool = False,
         ground: bool | None = None,
         terrain: Heightfield | None = None,
-        constraints: Sequence[FrameConstraint] = (),
+        constraints: Sequence[Equality] = (),
         limits: bool = True,
         integrator: Integrator | None = None,
     ):

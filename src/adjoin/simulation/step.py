@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from adjoin.contact.blocks import Block
-from adjoin.contact.constraints import Contact, brakes, holds, stops
+from adjoin.contact.constraints import Contact, Equality, brakes, holds, stops
 from adjoin.contact.pairs import Pair
 from adjoin.contact.solver import Solver
-from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.spatial.scalar import Scalar
@@ -23,7 +22,7 @@ class Physics:
         contact: the solver.
         integrator: how steps are taken.
         pairs: shapes that can touch.
-        constraints: frames that are held.
+        constraints: frames that are held, joints that are coupled.
         limits: whether joints have stops.
     """
 
@@ -31,7 +30,7 @@ class Physics:
     contact: Solver
     integrator: "Integrator"
     pairs: tuple[Pair, ...]
-    constraints: tuple[FrameConstraint, ...] = ()
+    constraints: tuple[Equality, ...] = ()
     limits: bool = True
 
 
