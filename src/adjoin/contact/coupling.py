@@ -13,8 +13,8 @@ from adjoin.spatial.scalar import Scalar
 class JointCoupling:
     """q of one joint follows that of another: q = multiplier q_other + offset, by impulses on both.
 
-    A joint that mimics another (`Joint.mimic`) has no coordinate of its own and is exact. A coupling gives way as far as
-    the solver lets it, and can close loops of gears.
+    A joint that mimics another (`Joint.mimic`) has no coordinate of its own and is exact. A coupling gives way as far
+    as the solver lets it, and can close loops of gears.
 
     Attributes:
         joint: name of the joint that follows.
