@@ -5,7 +5,7 @@ the forces that this motion needs, which inverse dynamics gives, and the rest is
 inertia matrix. So the articulated inertias serve `minverse` and the constrained dynamics too.
 
 Derivatives do not go through this recursion. Since M a + bias = tau, those of a are M⁻¹ times those of inverse dynamics
-with a held, which is a fifth less work and needs far fewer intermediate values.
+with a held, which is a fifth less work.
 """
 
 from collections.abc import Mapping, Sequence
