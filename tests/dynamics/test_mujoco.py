@@ -1,4 +1,4 @@
-"""MJCFs against MuJoCo: inertia matrix, bias forces, inverse and forward dynamics, forces on bodies, springs.
+"""MJCFs and the robots that ship against MuJoCo: inertia matrix, bias, inverse and forward dynamics, forces, springs.
 
 MuJoCo's free joint has its linear velocity in world axes, ours in the body's: u = T v with T = diag(R, 1), so that
 du/dt = T a + T' v with T' v = R (omega x v), forces are Tᵀ of MuJoCo's, and M is Tᵀ M T.
@@ -14,12 +14,14 @@ import pytest
 import torch
 from reference import samples, worst
 
+import adjoin
 from adjoin.dynamics.call import compute
 from adjoin.dynamics.energy import kinetic_energy, potential_energy
 from adjoin.dynamics.passive import passive_forces
 from adjoin.io.load import load
 from adjoin.io.mjcf import UnsupportedWarning
-from adjoin.spatial.rotation import from_quaternion
+from adjoin.model.parts import WORLD
+from adjoin.spatial.rotation import from_quaternion, to_quaternion
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "io"))
 from corpus import MJCFS
@@ -28,6 +30,10 @@ mujoco = pytest.importorskip("mujoco")
 
 STATES = 112  # full vectors of eight
 MOVING = [name for name in MJCFS if name != "mujoco/msh.xml"]  # msh.xml has meshes only
+
+# MuJoCo has followers only as soft constraints (Panda's second finger) and refuses links without mass (the humanoid's,
+# whose MJCF is among those above).
+ZOO = [name for name in adjoin.robots.names() if name not in ("panda", "humanoid")]
 
 EVERY_JOINT = """
 <mujoco>
@@ -73,11 +79,40 @@ def quiet(m):
     return m
 
 
+def mirrored(model):
+    """One of our models as MuJoCo's, body by body in the same order."""
+    spec = mujoco.MjSpec()
+    spec.option.gravity = model.gravity
+    kinds = mujoco.mjtJoint
+    types = {"free": kinds.mjJNT_FREE, "prismatic": kinds.mjJNT_SLIDE}
+    made = {WORLD: spec.worldbody}
+    for index, body in enumerate(model.bodies):
+        xx, xy, xz, yy, yz, zz = body.inertia
+        made[index] = made[body.parent].add_body(
+            name=body.name,
+            pos=body.position,
+            quat=to_quaternion(body.rotation),
+            mass=body.mass,
+            ipos=body.com,
+            fullinertia=[xx, yy, zz, xy, xz, yz],
+            explicitinertial=True,
+        )
+        joint = made[index].add_joint(name=body.joint.name, type=types.get(body.joint.kind, kinds.mjJNT_HINGE))
+        if body.joint.kind != "free":
+            own = body.joint
+            joint.axis, joint.armature, joint.springref = own.axis, own.armature[0], own.spring_reference[0]
+            joint.damping, joint.stiffness = [own.damping[0], 0, 0], [own.stiffness[0], 0, 0]
+    return spec.compile()
+
+
 @functools.cache
 def pair(name):
     """MuJoCo's model and ours, whose dry friction is left out: MuJoCo has it as a constraint."""
     if name == "every joint":
         m, model = mujoco.MjModel.from_xml_string(EVERY_JOINT), load(EVERY_JOINT)
+    elif name in ZOO:
+        model = adjoin.robots.load(name)
+        m = mirrored(model)
     else:
         try:
             m = mujoco.MjModel.from_xml_path(str(MJCFS[name]))
@@ -100,7 +135,7 @@ def turned(model, q, v):
     return T, drift
 
 
-@pytest.mark.parametrize("name", ["every joint", *MOVING])
+@pytest.mark.parametrize("name", ["every joint", *MOVING, *ZOO])
 def test_inertia_bias_inverse_and_forward_dynamics(name):
     m, model = pair(name)
     data = mujoco.MjData(m)
