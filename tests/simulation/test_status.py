@@ -10,7 +10,8 @@ import torch
 from worlds import UPRIGHT, hopper, nothing, simulator, tensor
 
 import adjoin
-from adjoin.simulation.simulator import EXPLODED, FINE, LIMITS, NOT_FINITE
+from adjoin.simulation.simulator import LIMITS
+from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE
 
 STEPS, BAD = 5, 7
 VALUES = (math.nan, math.inf, -math.inf, 1e11)

@@ -14,7 +14,7 @@ from adjoin.contact.detect import points
 from adjoin.contact.pairs import Pair
 from adjoin.contact.point import Point
 from adjoin.contact.shape import Shape
-from adjoin.contact.terrain import terrain_points
+from adjoin.contact.terrain import OnTerrain, terrain_points
 from adjoin.dynamics.constraint import FrameConstraint, Held
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.dynamics.state import State
@@ -81,9 +81,9 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
 
 def between(state: State, pair: Pair) -> list[Point]:
     """The points of contact of two shapes; ground may be terrain."""
-    first, terrain = shape(state, pair.first), state.robot.terrain
-    if terrain is not None and state.robot.model.geometries[pair.second].name == GROUND:
-        return terrain_points(first, terrain)
+    first, robot = shape(state, pair.first), state.robot
+    if isinstance(robot, OnTerrain) and robot.model.geometries[pair.second].name == GROUND:
+        return terrain_points(first, robot.terrain)
     return points(first, shape(state, pair.second))
 
 

@@ -1,6 +1,6 @@
 """Terrain: heights on a grid, straight along the sides of each cell (bilinear), and what stands on it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ from adjoin.contact.branchless import clamp
 from adjoin.contact.plane import ball
 from adjoin.contact.point import Point
 from adjoin.contact.shape import Shape
+from adjoin.dynamics.robot import Robot
 from adjoin.errors import InputError
+from adjoin.model.model import Model
 from adjoin.spatial import vector
 from adjoin.spatial.scalar import Scalar, floor, is_number, select, sqrt
 from adjoin.spatial.vector import Vector3
@@ -80,6 +82,18 @@ class Heightfield:
     def at(self, place: Vector3, look_up: LookUp) -> Terrain:
         """The terrain with the ground's frame at a place, over scalars."""
         return Terrain(vector.add(place, self.origin), self.spacing, *self.shape, look_up)
+
+
+class OnTerrain(Robot):
+    """A robot with terrain in the place of the shape "ground".
+
+    Attributes:
+        terrain: the ground.
+    """
+
+    def __init__(self, model: Model, given: Mapping[str, Any], ground: int, field: Heightfield, look_up: LookUp):
+        super().__init__(model, given)
+        self.terrain = field.at(self.geometries[ground][1], look_up)
 
 
 def surface(terrain: Terrain, x: Scalar, y: Scalar) -> tuple[Scalar, Vector3]:

@@ -23,7 +23,7 @@ from adjoin.dynamics.aba import inertia_factor
 from adjoin.dynamics.call import call, quantity
 from adjoin.dynamics.jacobian import jacobian_of
 from adjoin.dynamics.kinematics import frame_index, transforms_from_frame
-from adjoin.dynamics.linear import Factor, Rows, is_zero
+from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.dynamics.passive import passive_forces_of
 from adjoin.dynamics.rnea import Moving, bias_forces_of, body_forces, joint_forces, motions, spin_matrix
 from adjoin.dynamics.state import State
@@ -142,7 +142,7 @@ class Held:
 
     def velocity(self) -> list[Scalar]:
         """J v: of the held frame, as seen from the body that holds it."""
-        return [_dot(row, self.state.v) for row in self.rows]
+        return [dot(row, self.state.v) for row in self.rows]
 
     def acceleration(self, a: Sequence[Scalar]) -> list[Scalar]:
         """J a + Jdot v: of the held frame, as seen from the body that holds it, if dv/dt is a.
@@ -211,8 +211,8 @@ class Multipliers:
                 self.halves += halves
                 softness += [regularisation / len(kept) * size for _ in kept]
         self.softness = softness
-        scaled = [self._scaled(half) for half in self.halves]
-        matrix = [[_dot(a, b) for b in scaled[: i + 1]] for i, a in enumerate(self.halves)]
+        scaled = [self.inertia.scaled(half) for half in self.halves]
+        matrix = [[dot(a, b) for b in scaled[: i + 1]] for i, a in enumerate(self.halves)]
         for k, soft in enumerate(softness):
             matrix[k][k] = matrix[k][k] + soft
         self.matrix = Factor(matrix)
@@ -227,7 +227,7 @@ class Multipliers:
             forces = self.matrix.solve(again)
         for force, own in zip(forces, self.halves, strict=True):
             half = [x if is_zero(h) else x + force * h for x, h in zip(half, own, strict=True)]
-        return self.inertia.rest(self._scaled(half)), forces
+        return self.inertia.rest(self.inertia.scaled(half)), forces
 
     def rows(self, values: Sequence[Sequence[Scalar]]) -> list[Scalar]:
         """Of values for every row of every constraint, those of the rows that are held by a force."""
@@ -240,11 +240,8 @@ class Multipliers:
             found[i][k] = force
         return found
 
-    def _scaled(self, half: Sequence[Scalar]) -> list[Scalar]:
-        return [0.0 if is_zero(x) else x * inverse for x, inverse in zip(half, self.inertia.inverse, strict=True)]
-
     def _product(self, a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-        return _dot(self._scaled(a), b)
+        return dot(self.inertia.scaled(a), b)
 
 
 @quantity("constrained_dynamics", "q", "v", "tau")
@@ -403,7 +400,3 @@ def _several(label: str, constraints: FrameConstraint | Sequence[FrameConstraint
     if not found or not all(isinstance(constraint, FrameConstraint) for constraint in found):
         raise InputError(f"{label}: 'constraints' must be one FrameConstraint or several, got {constraints!r}")
     return found
-
-
-def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    return sum((x * y for x, y in zip(a, b, strict=True) if not is_zero(x) and not is_zero(y)), 0.0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from adjoin.dynamics.jacobian import jacobian_of
 from adjoin.dynamics.kinematics import transforms_from
-from adjoin.dynamics.linear import Factor, Rows
+from adjoin.dynamics.linear import Factor, Rows, dot
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.model.manifold import integrate_joint, normalize_joint
@@ -139,7 +139,7 @@ class LeastSquares:
     def step(self, q: Sequence[Scalar], errors: Errors, damping: Scalar) -> list[Scalar]:
         """The configuration after one step from q."""
         columns = [list(column) for column in zip(*errors.rows, strict=True)]
-        stay = self._at_limits(q, [_dot(column, errors.weighted) for column in columns])
+        stay = self._at_limits(q, [dot(column, errors.weighted) for column in columns])
         return self.moved(q, _least_change(errors, stay, damping, 0))
 
     def improved(self) -> list[Scalar]:
@@ -206,7 +206,7 @@ class LeastSquares:
             numbers, before, multiple, best, lowest, squares, steps = carry
             q = full(numbers)
             errors = self.errors(q)
-            size = _dot(errors.weighted, errors.weighted)
+            size = dot(errors.weighted, errors.weighted)
             done = self._within(errors.squares)
             multiple = select(size < before, maximum(DECAY * multiple, least), minimum(GROWTH * multiple, MOST))
             after = self.step(q, errors, multiple * size)
@@ -252,16 +252,16 @@ def _least_change(errors: Errors, stay: Sequence[Scalar | None], damping: Scalar
     columns = [list(column) for column in zip(*rows, strict=True)]
     wide = len(rows) <= len(columns)
     vectors = rows if wide else columns
-    matrix = [[_dot(a, b) for b in vectors[: i + 1]] for i, a in enumerate(vectors)]
+    matrix = [[dot(a, b) for b in vectors[: i + 1]] for i, a in enumerate(vectors)]
     damping = damping + LEAST * sum((matrix[i][i] for i in range(len(matrix))), 0.0)
     for i in range(len(matrix)):
         matrix[i][i] = matrix[i][i] + damping
     factor = Factor(matrix)
-    right = [-x for x in errors.weighted] if wide else [-_dot(column, errors.weighted) for column in columns]
+    right = [-x for x in errors.weighted] if wide else [-dot(column, errors.weighted) for column in columns]
     solved = factor.solve(right)
     for _ in range(refinements):
         solved = factor.solve([x + damping * y for x, y in zip(right, solved, strict=True)])
-    return [_dot(column, solved) for column in columns] if wide else solved
+    return [dot(column, solved) for column in columns] if wide else solved
 
 
 def _goal(kind: str, value: Any) -> Transform:
@@ -278,7 +278,3 @@ def _chosen(condition: Scalar, a: Sequence[Scalar], b: Sequence[Scalar]) -> list
 
 def _finite(bound: Scalar) -> bool:
     return not (is_number(bound) and math.isinf(bound))
-
-
-def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    return sum((x * y for x, y in zip(a, b, strict=True)), 0.0)

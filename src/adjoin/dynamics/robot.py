@@ -34,7 +34,6 @@ class Robot:
         self.parents = [body.parent for body in model.bodies]
         self.count = len(model.bodies)
         self.nv = model.nv
-        self.terrain: Any = None  # what stands in for the shape "ground", if anything
 
     def numbers(self, name: str) -> Any:
         """A parameter's values: those given, else the model's."""

@@ -17,7 +17,7 @@ from adjoin.spatial.scalar import Scalar
 from adjoin.trace import select
 
 if TYPE_CHECKING:
-    from adjoin.simulation.simulator import Trajectory
+    from adjoin.simulation.state import Trajectory
 
 STAGES = ("state", "control", "parameters", "forces", "inertia", "impulses", "velocity", "configuration")
 """What a step is made of, in the order in which it is computed."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from adjoin.contact import pairs as touching
 from adjoin.contact.constraints import GROUND, Equality, contacts
 from adjoin.contact.pgs import PGS
 from adjoin.contact.solver import Solver
-from adjoin.contact.terrain import KINDS, Heightfield
+from adjoin.contact.terrain import KINDS, Heightfield, OnTerrain
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
@@ -22,6 +22,7 @@ from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.diagnostics import Diagnostics, diagnosed, watch
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Rollout, Values
+from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, Contacts, SimulatorState, Trajectory
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, guard, minimum, select
@@ -37,65 +38,6 @@ FARTHEST = 1e10  # m: what is farther away has exploded
 
 LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")
 """Parameters that may be infinite."""
-
-FINE, NOT_FINITE, EXPLODED = 0.0, 1.0, 2.0
-"""What a status can be."""
-
-
-class SimulatorState(NamedTuple):
-    """The state of a batch of environments.
-
-    Attributes:
-        q: configurations, (..., nq).
-        v: velocities, (..., nv).
-        status: 0 where all is well; 1 where a number was not finite, 2 where something moved too fast or too far. Such
-            an environment stays as it was before, until it is reset. (...,), of the dtype of q.
-        impulses: of the contacts in the last step, (..., rows), if the solver starts warm, else (..., 0).
-    """
-
-    q: torch.Tensor
-    v: torch.Tensor
-    status: torch.Tensor
-    impulses: torch.Tensor
-
-
-class Trajectory(NamedTuple):
-    """States over time, which is the first dimension of everything.
-
-    Attributes:
-        q: (steps + 1, ..., nq).
-        v: (steps + 1, ..., nv).
-        status: (steps + 1, ...).
-        impulses: (steps + 1, ..., rows or 0).
-        outputs: what was asked for besides, by name, (steps, ...).
-    """
-
-    q: torch.Tensor
-    v: torch.Tensor
-    status: torch.Tensor
-    impulses: torch.Tensor
-    outputs: dict[str, torch.Tensor]
-
-    @property
-    def last(self) -> SimulatorState:
-        """The state at the end."""
-        return SimulatorState(self.q[-1], self.v[-1], self.status[-1], self.impulses[-1])
-
-
-class Contacts(NamedTuple):
-    """Points of contact, in the order of `Simulator.contact_names`.
-
-    Attributes:
-        distance: between the surfaces, negative where they overlap; 1000 in a slot without a point. (..., n), m.
-        position: in the world, (..., n, 3), m.
-        normal: unit vector towards the first shape, (..., n, 3).
-        force: on the first shape, averaged over the step, (..., n, 3), N.
-    """
-
-    distance: torch.Tensor
-    position: torch.Tensor
-    normal: torch.Tensor
-    force: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -454,12 +396,10 @@ class Simulator:
     def _robot(self, values: Values) -> Robot:
         """The model's numbers, some of them given, on its terrain."""
         given = {name: values[_slot(name)] for name in parameters.names() if _slot(name) in values}
-        robot = Robot(self.model, given)
-        if self._terrain is not None:
-            place = robot.geometries[self.model.geometry_index(GROUND)][1]
-            heights = values[_slot(TERRAIN)]
-            robot.terrain = self._terrain.at(place, lambda row, column: heights[row, column])
-        return robot
+        if self._terrain is None:
+            return Robot(self.model, given)
+        heights, ground = values[_slot(TERRAIN)], self.model.geometry_index(GROUND)
+        return OnTerrain(self.model, given, ground, self._terrain, lambda row, column: heights[row, column])
 
     def _contacts(self, stepped: Stepped) -> dict[str, Any]:
         distances, positions, normals, forces = [], [], [], []
