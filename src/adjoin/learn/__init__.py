@@ -1,0 +1,1 @@
+"""Learnable robot models and system identification."""

@@ -1,0 +1,319 @@
+"""Which numbers of a model are learned: a `torch.nn.Module` that gives the `params` of every call."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from adjoin.errors import InputError
+from adjoin.learn.modules import symmetric_numbers
+from adjoin.model import parameters
+from adjoin.model.model import Model, missing
+from adjoin.model.physical import ROUNDING
+
+INERTIAL = "inertial"
+"""The name of the group of mass, com and inertia."""
+
+GROUPS: dict[str, tuple[str, ...]] = {INERTIAL: ("mass", "com", "inertia")}
+
+_NOT_NEGATIVE = ("mass", "damping", "friction", "armature", "stiffness", "geometry_size", "geometry_friction")
+_ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation")
+_INFINITE = ("lower", "upper", "velocity_limit", "effort_limit")
+_TRACE = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One module, and where its numbers go.
+
+    Attributes:
+        name: of the parameter or group.
+        items: names of what it was chosen for.
+        places: indices along the first dimension, one a number; empty for parameters of the world.
+        owners: which item each of the places belongs to.
+    """
+
+    name: str
+    items: tuple[str, ...]
+    places: tuple[int, ...]
+    owners: tuple[str, ...]
+
+
+class Parameters(torch.nn.Module):
+    """The learned parameters of a model, by name, for `params` of every call and of the simulator.
+
+    Args:
+        model: the robot.
+        dtype: of the parameters; torch's default if not given.
+        device: of the parameters; torch's default if not given.
+        check: whether values are checked at each call: NaN, negative masses, unphysical inertias, quaternions that are
+            not of unit length. Shapes always are.
+
+    Example:
+        learned = Parameters(model).learn("mass", Positive, of=["link3"])
+        adjoin.rnea(model, q, v, a, params=learned())
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        check: bool = True,
+    ):
+        super().__init__()
+        if not isinstance(model, Model):
+            raise InputError(f"Parameters: the model must be an adjoin.Model, got a {type(model).__name__}")
+        self.check = check
+        self.parts = torch.nn.ModuleDict()
+        self._model = model
+        self._plan: dict[str, list[Part]] = {}
+        self._indices: dict[tuple[str, torch.device], torch.Tensor | None] = {}
+        for name, value in model.parameters(dtype=dtype, device=device).items():
+            self.register_buffer(_own(name), value, persistent=False)
+
+    def learn(
+        self,
+        name: str,
+        module: torch.nn.Module | Callable[..., torch.nn.Module],
+        of: str | Sequence[str] | None = None,
+    ) -> "Parameters":
+        """Learn a parameter.
+
+        Args:
+            name: of the parameter, see `Model.parameters`, or "inertial" for mass, com and inertia together.
+            module: its `forward()` gives (*batch, k, ...) for the k numbers chosen, or (*batch, 1, ...) or (...) for
+                one value that they share; inertias as (..., 6) or (..., 3, 3); for "inertial" the tuple (mass, com,
+                inertia). A class, or a function that makes a module, is called with the model's own values.
+            of: names of bodies, joints (for damping, friction, armature, stiffness, spring_reference and limits),
+                geometries, actuators or frames; all by default.
+
+        Returns:
+            Itself.
+        """
+        members = GROUPS.get(name, (name,))
+        if name not in GROUPS and parameters.find(name) is None:
+            raise InputError(missing("parameter", "parameters", name, [*parameters.names(), *GROUPS]))
+        items, places, owners = self._chosen(name, parameters.named(members[0]), of)
+        for other in (part for member in members for part in self._plan.get(member, [])):
+            twice = sorted(set(other.places) & set(places)) or (None if places else [None])
+            if twice:
+                whose = f" of {owners[places.index(twice[0])]!r}" if twice[0] is not None else ""
+                raise InputError(f"learn: {name!r}{whose} is learned already, as {other.name!r}")
+        like = self._start(members[0])
+        if not isinstance(module, torch.nn.Module):
+            if not callable(module):
+                raise InputError(
+                    f"learn: {name!r} needs a torch.nn.Module, or a class of them; got a {type(module).__name__}"
+                )
+            starts = [self._start(member) for member in members]
+            module = module(*[start[list(places)] if places else start for start in starts])
+        module.to(device=like.device, dtype=like.dtype)
+        if name not in self.parts:
+            self.parts[name] = torch.nn.ModuleList()
+        part = Part(name, items, places, owners)
+        found: Any = self.parts[name]
+        found.append(module)
+        try:
+            self._values(part, module)
+        except InputError:
+            del found[len(found) - 1]
+            raise
+        for member in members:
+            self._plan.setdefault(member, []).append(part)
+        self._indices.clear()
+        return self
+
+    def forward(self) -> dict[str, torch.Tensor]:
+        """The learned parameters, of the model's full shape; what is not learned has the model's own value.
+
+        Returns:
+            parameter name -> (*batch, ...), to be passed as `params`.
+        """
+        made: dict[str, list[torch.Tensor]] = {}
+        for name, modules in self.parts.items():
+            for module, part in zip(modules, self._parts_of(name), strict=True):  # type: ignore[arg-type]
+                for member, value in self._values(part, module).items():
+                    made.setdefault(member, []).append(value)
+        return {name: self._full(name, values) for name, values in made.items()}
+
+    def model(self) -> Model:
+        """The model with the learned values for its own; they must not be per environment."""
+        with torch.no_grad():
+            return self._model.with_parameters(self())
+
+    def _parts_of(self, name: str) -> list[Part]:
+        return [part for part in self._plan[GROUPS.get(name, (name,))[0]] if part.name == name]
+
+    def _start(self, name: str) -> torch.Tensor:
+        return getattr(self, _own(name))
+
+    def _chosen(
+        self, name: str, parameter: parameters.Parameter, of: str | Sequence[str] | None
+    ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]:
+        """Names, places and whose each place is."""
+        model = self._model
+        if parameter.owner == "world":
+            if of is not None:
+                raise InputError(f"learn: {name!r} belongs to the world; leave `of` out")
+            return (), (), ()
+        what, ranges = _ranges(model, parameter)
+        wanted = list(ranges) if of is None else [of] if isinstance(of, str) else list(of)
+        for item in wanted:
+            if item not in ranges:
+                welded = next((frame for frame in model.frames if frame.name == item and frame.body >= 0), None)
+                hint = f" ({item!r} is welded to the body {model.bodies[welded.body].name!r})" if welded else ""
+                plural = {"body": "bodies", "geometry": "geometries"}.get(what, f"{what}s")
+                raise InputError(f"learn: {name!r}: {missing(what, plural, item, ranges)}{hint}")
+        if len(set(wanted)) != len(wanted) or not wanted:
+            raise InputError(f"learn: {name!r}: `of` must name each {what} once, and at least one; got {wanted}")
+        places = [(place, item) for item in wanted for place in ranges[item]]
+        if not places:
+            raise InputError(f"learn: {name!r}: {', '.join(wanted)} has no numbers of its own, as it follows another")
+        return tuple(wanted), tuple(place for place, _ in places), tuple(item for _, item in places)
+
+    def _values(self, part: Part, module: torch.nn.Module) -> dict[str, torch.Tensor]:
+        """What a module gives, by parameter, each with the dimension of places if the parameter has it."""
+        given: Any = module()
+        if part.name in GROUPS:
+            names = GROUPS[part.name]
+            if not isinstance(given, tuple) or len(given) != len(names):
+                raise InputError(
+                    f"{self._whose(part)}: {type(module).__name__} must return the tuple ({', '.join(names)}), "
+                    f"got a {type(given).__name__}"
+                )
+            found = dict(zip(names, given, strict=True))
+        else:
+            found = {part.name: given}
+        found = {name: self._shaped(part, name, value, module) for name, value in found.items()}
+        if self.check:
+            for name, value in found.items():
+                self._check(part, name, value.detach(), module)
+        return found
+
+    def _shaped(self, part: Part, name: str, value: Any, module: torch.nn.Module) -> torch.Tensor:
+        tail = parameters.named(name).tail
+        count = len(part.places)
+        said = f"{self._whose(part, name)}: {type(module).__name__} returned"
+        if not isinstance(value, torch.Tensor):
+            raise InputError(f"{said} a {type(value).__name__}; it must return a torch tensor")
+        like = self._start(name)
+        if value.dtype != like.dtype or value.device != like.device:
+            raise InputError(
+                f"{said} {value.dtype} on {value.device}; the parameters are {like.dtype} on {like.device}"
+            )
+        if name == "inertia" and value.shape[-2:] == (3, 3):
+            value = symmetric_numbers(value)
+        lead = value.ndim - len(tail)
+        fits = lead >= 0 and tuple(value.shape[lead:]) == tail
+        if not count and fits:
+            return value
+        if fits and lead == 0:
+            return value.unsqueeze(0)
+        if fits and value.shape[lead - 1] in (1, count):
+            return value
+        rest = "".join(f", {size}" for size in tail)
+        choices = f"(..., {count}{rest})" if count else f"(...{rest})"
+        shared = f" or {tail} shared by all" if count > 1 else ""
+        raise InputError(f"{said} shape {tuple(value.shape)}; it must return {choices}{shared}")
+
+    def _full(self, name: str, values: list[torch.Tensor]) -> torch.Tensor:
+        """The values in their places among the model's own."""
+        own = self._start(name)
+        places = [part.places for part in self._plan[name]]
+        if not places[0]:
+            return values[0]
+        depth = 1 + len(parameters.named(name).tail)
+        leads = [value.shape[: value.ndim - depth] for value in values]
+        try:
+            batch = torch.broadcast_shapes(*leads)
+        except RuntimeError:
+            listed = ", ".join(str(tuple(lead)) for lead in leads)
+            raise InputError(f"the modules for {name!r} have batch shapes that do not broadcast: {listed}") from None
+        rest = own.shape[1:]
+        spread = [value.expand(*batch, len(at), *rest) for value, at in zip(values, places, strict=True)]
+        joined = spread[0] if len(spread) == 1 else torch.cat(spread, -depth)
+        index = self._index(name, own.device)
+        if index is None:
+            return joined
+        return own.expand(*batch, *own.shape).index_copy(joined.ndim - depth, index, joined)
+
+    def _index(self, name: str, device: torch.device) -> torch.Tensor | None:
+        """Where the values of all modules go; None if they are all there are, in order."""
+        key = (name, device)
+        if key not in self._indices:
+            places = [place for part in self._plan[name] for place in part.places]
+            whole = places == list(range(self._start(name).shape[0]))
+            self._indices[key] = None if whole else torch.tensor(places, device=device)
+        return self._indices[key]
+
+    def _check(self, part: Part, name: str, value: torch.Tensor, module: torch.nn.Module) -> None:
+        """Raise `InputError` for a value that no robot has."""
+        fine, rule = _fine(name, value)
+        if bool(fine.all()):
+            return
+        place = (~fine).nonzero()[0].tolist()
+        flaw = "it must not be NaN" if bool(value[tuple(place)].isnan().any()) else rule
+        shared = not part.places or fine.shape[-1] != len(part.places)
+        whose = self._whose(part, name, None if shared else part.owners[place[-1]])
+        batch = place if not part.places else place[:-1]
+        where = f"environment {', '.join(map(str, batch))}: " if batch else ""
+        raise InputError(f"{where}{whose}: {type(module).__name__} returned {value[tuple(place)].tolist()}; {flaw}")
+
+    def _whose(self, part: Part, name: str | None = None, item: str | None = None) -> str:
+        items = part.items if item is None else (item,)
+        listed = f" of {', '.join(map(repr, items[:4]))}{', ...' if len(items) > 4 else ''}" if items else ""
+        return f"{name or part.name!s}{listed}"
+
+
+def _own(name: str) -> str:
+    return f"own_{name}"
+
+
+def _ranges(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[str, range]]:
+    """What a parameter belongs to, and the places of each by name."""
+    if parameter.owner in ("dofs", "configuration"):
+        at = [
+            (where.v, joint.nv) if parameter.owner == "dofs" else (where.q, joint.nq) for joint, where in _joints(model)
+        ]
+        return "joint", {j.name: range(k, k + n) for j, (k, n) in zip(model.joints, at, strict=True)}
+    if parameter.name == "actuator_gear":
+        ranges, start = {}, 0
+        for actuator in model.actuators:
+            ranges[actuator.name] = range(start, start + len(actuator.gear))
+            start += len(actuator.gear)
+        return "actuator", ranges
+    what = {"bodies": "body", "joints": "joint", "geometries": "geometry", "actuators": "actuator", "frames": "frame"}
+    owners = getattr(model, parameter.owner)
+    return what[parameter.owner], {item.name: range(k, k + 1) for k, item in enumerate(owners)}
+
+
+def _fine(name: str, value: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """Which values are physical, without the tail, and what they must be."""
+    if name == "inertia":
+        return _physical(value), "it must be a physical inertia: positive, and within the triangle inequality"
+    if name in _ROTATIONS:
+        off = (value.square().sum(-1) - 1.0).abs()
+        return off < 1e-4, "a quaternion must be of unit length"
+    tail = parameters.named(name).tail
+    if name in _NOT_NEGATIVE:
+        fine, rule = (value >= 0.0) & (value < torch.inf), "it must not be negative, and finite"
+    elif name in _INFINITE:
+        fine, rule = ~value.isnan(), "it must be a number"
+    else:
+        fine, rule = value.isfinite(), "it must be finite"
+    return (fine.all(-1) if tail else fine), rule
+
+
+def _physical(inertia: torch.Tensor) -> torch.Tensor:
+    """Whether the second moments of mass are positive, up to rounding, by Sylvester's criterion."""
+    numbers = inertia.double()
+    trace = numbers @ _TRACE.to(numbers)
+    margin = max(ROUNDING, 16.0 * torch.finfo(inertia.dtype).eps)
+    half = (0.5 + margin) * trace
+    a, b, c, d, e, f = (-numbers).unbind(-1)
+    a, d, f = a + half, d + half, f + half
+    two = a * d - b * b
+    three = f * two + c * (b * e - d * c) - e * (a * e - b * c)
+    return ((a > 0.0) & (two > 0.0) & (three > 0.0)) | (numbers == 0.0).all(-1)
