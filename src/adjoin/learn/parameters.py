@@ -274,10 +274,9 @@ def _own(name: str) -> str:
 def _ranges(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[str, range]]:
     """What a parameter belongs to, and the places of each by name."""
     if parameter.owner in ("dofs", "configuration"):
-        at = [
-            (where.v, joint.nv) if parameter.owner == "dofs" else (where.q, joint.nq) for joint, where in _joints(model)
-        ]
-        return "joint", {j.name: range(k, k + n) for j, (k, n) in zip(model.joints, at, strict=True)}
+        dofs, pairs = parameter.owner == "dofs", zip(model.joints, model.coordinates, strict=True)
+        own = {joint.name: (at.v, joint.nv) if dofs else (at.q, joint.nq) for joint, at in pairs}
+        return "joint", {name: range(start, start + size) for name, (start, size) in own.items()}
     if parameter.name == "actuator_gear":
         ranges, start = {}, 0
         for actuator in model.actuators:
