@@ -10,7 +10,7 @@ import torch
 from worlds import UPRIGHT, hopper, nothing, simulator, tensor
 
 import adjoin
-from adjoin.simulation.simulator import LIMITS
+from adjoin.simulation.given import LIMITS
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE
 
 STEPS, BAD = 5, 7

@@ -23,7 +23,7 @@ class Effort(NamedTuple):
 
 
 def effort_of(state: State, control: Sequence[Scalar]) -> Effort:
-    """Of the actuators under a control, and of springs and damping; not of dry friction."""
+    """Of the actuators under a control, of springs and damping, and those of the state; not of dry friction."""
     robot, model = state.robot, state.robot.model
     damping = list(robot.numbers("damping"))
     force = [s - d * v for s, d, v in zip(spring_forces(state), damping, state.v, strict=True)]
@@ -46,7 +46,7 @@ def effort_of(state: State, control: Sequence[Scalar]) -> Effort:
         for k, g in enumerate(gear):
             force[first + k] = force[first + k] + g * pull
             damping[first + k] = damping[first + k] + g * g * slope
-    return Effort(force, damping)
+    return Effort([f + more for f, more in zip(force, state.tau, strict=True)], damping)
 
 
 def between(x: Scalar, bounds: tuple[float, float]) -> Scalar:

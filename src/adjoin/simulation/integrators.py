@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoin.contact.blocks import Block, Brake, Hold, Push, Touch
-from adjoin.contact.constraints import contacts
+from adjoin.contact.constraints import brakes, contacts
 from adjoin.contact.solver import Free
 from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.rnea import inverse_dynamics
-from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.model.manifold import integrate, rate
 from adjoin.simulation.actuation import effort_of
 from adjoin.simulation.euler import move, straight
-from adjoin.simulation.step import Physics, Stepped, other_blocks
+from adjoin.simulation.plant import Plant
+from adjoin.simulation.step import Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import loop, select
 
@@ -39,17 +39,12 @@ class SemiImplicit:
         """Any constraints will do."""
 
     def advance(
-        self,
-        robot: Robot,
-        physics: Physics,
-        q: Sequence[Scalar],
-        v: Sequence[Scalar],
-        control: Sequence[Scalar],
-        start: Sequence[Scalar] | None = None,
+        self, plant: Plant, q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
     ) -> Stepped:
         """One step; see `Integrator`."""
-        dt, state = physics.dt, State(robot, q, v)
-        effort = effort_of(state, control)
+        state, physics = plant.at(q, v)
+        dt, robot = physics.dt, state.robot
+        effort = effort_of(state, plant.control)
         extra = [dt * d for d in effort.damping]
         inertia = crba_of(state)
         for dof, more in enumerate(extra):
@@ -95,21 +90,18 @@ class RK4:
             )
 
     def advance(
-        self,
-        robot: Robot,
-        physics: Physics,
-        q: Sequence[Scalar],
-        v: Sequence[Scalar],
-        control: Sequence[Scalar],
-        start: Sequence[Scalar] | None = None,
+        self, plant: Plant, q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
     ) -> Stepped:
         """One step; see `Integrator`."""
-        dt, first = physics.dt, [*q, *v]
+        dt, first = plant.physics.dt, [*q, *v]
 
         def slope(here: Sequence[Scalar]) -> list[Scalar]:
             place, velocity = here[: len(q)], here[len(q) :]
-            forces = effort_of(State(robot, place, velocity), control).force
-            return [*rate(robot.model, place, velocity), *aba_of(State(robot, place, velocity, tau=forces))]
+            state, _ = plant.at(place, velocity)
+            self.require(plant.model.name, brakes(state, dt))
+            forces = effort_of(state, plant.control).force
+            acted = State(state.robot, place, velocity, tau=forces, external=state.external)
+            return [*rate(plant.model, place, velocity), *aba_of(acted)]
 
         def stage(index: Any, carry: tuple[list[Scalar], list[Scalar]]) -> tuple[list[Scalar], list[Scalar]]:
             before, total = carry
@@ -119,5 +111,5 @@ class RK4:
             return here, [x + weight * k for x, k in zip(total, here, strict=True)]
 
         _, last = loop(4, stage, ([0.0] * len(first), first))
-        place, velocity = integrate(robot.model, last[: len(q)], [0.0] * len(v)), last[len(q) :]
+        place, velocity = integrate(plant.model, last[: len(q)], [0.0] * len(v)), last[len(q) :]
         return Stepped(place, velocity, [], [], [], {})

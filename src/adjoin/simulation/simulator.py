@@ -12,32 +12,28 @@ from adjoin.contact import pairs as touching
 from adjoin.contact.constraints import GROUND, Equality, contacts
 from adjoin.contact.pgs import PGS
 from adjoin.contact.solver import Solver
-from adjoin.contact.terrain import KINDS, Heightfield, OnTerrain
-from adjoin.dynamics.robot import Robot
-from adjoin.dynamics.state import State
+from adjoin.contact.terrain import KINDS, Heightfield
 from adjoin.errors import InputError
 from adjoin.model import manifold, parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.diagnostics import Diagnostics, diagnosed, watch
+from adjoin.simulation.given import Given, Input, bound, numbers, part, slot
 from adjoin.simulation.integrators import SemiImplicit
-from adjoin.simulation.rollout import Rollout, Values
+from adjoin.simulation.plant import RESTITUTION, TERRAIN, Plant, check_restitution, require_restitution
+from adjoin.simulation.rollout import Rollout, Shapes, Values
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, Contacts, SimulatorState, Trajectory
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import detach, guard, minimum, select
+from adjoin.trace import detach, guard, select
 from adjoin.trace.control import Lookup
 from adjoin.trace.function import Function, Table
 from adjoin.trace.graph import TABLE, Graph, tracing
 from adjoin.trace.operator import check_tensor
 from adjoin.trace.program import Slot
 
-TERRAIN = "terrain"  # the name of heights among the parameters
 FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
 FARTHEST = 1e10  # m: what is farther away has exploded
-
-LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")
-"""Parameters that may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +64,11 @@ class Simulator:
         constraints: `FrameConstraint`s, frames held to the world or to one another, and `JointCoupling`s.
         limits: whether joints have stops.
         integrator: how steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
+        residual: what the model lacks: a traced function `residual(q, v, control, **named)` that gives additions by
+            name: "force", nv generalised forces, or any parameter, in its shape. Each step evaluates it where the
+            step begins (`RK4` four times); tensors that it takes by name are `constants` or `individual`.
+
+    Calls take `params`: those of the model, "terrain", and "restitution", one number in place of that of `PGS`.
 
     Attributes:
         model: the model, with the ground if it was added.
@@ -88,6 +89,7 @@ class Simulator:
         constraints: Sequence[Equality] = (),
         limits: bool = True,
         integrator: Integrator | None = None,
+        residual: Callable[..., Mapping[str, Any]] | None = None,
     ):
         if not isinstance(model, Model):
             raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
@@ -95,6 +97,8 @@ class Simulator:
             raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
         if contact is not None and not hasattr(contact, "settle"):
             raise InputError(f"Simulator: contact must be a solver such as PGS(), got {contact!r}")
+        if residual is not None and not callable(residual):
+            raise InputError(f"Simulator: residual must be a traced function of q, v and control, got {residual!r}")
         if terrain is not None and ground is False:
             raise InputError("Simulator: terrain is ground; pass ground=True, or leave it out")
         if ground is None:
@@ -109,12 +113,14 @@ class Simulator:
         self.physics = Physics(
             float(dt), contact or PGS(), integrator or SemiImplicit(), tuple(found), tuple(constraints), limits
         )
+        self.residual = residual
         self._made: dict[Any, Any] = {}
         with tracing(graph := Graph()):
-            values: Values = {}
+            given: Values = {}
             if terrain is not None:
-                values[_slot(TERRAIN)] = Lookup(graph.fresh("table", (), 1, TABLE), terrain.shape)
-            unknown = State(self._robot(values), [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)])
+                given[TERRAIN] = Lookup(graph.fresh("table", (), 1, TABLE), terrain.shape)
+            q = [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)]
+            unknown, _ = Plant(self.model, self.physics, given, terrain=terrain).at(q, [0.0] * self.model.nv)
             slots = contacts(unknown, self.physics.pairs, self.physics.contact.elliptic)
             blocks = [*[slot.block for slot in slots], *other_blocks(unknown, self.physics)]
         self.physics.integrator.require(self.model.name, blocks)
@@ -193,6 +199,10 @@ class Simulator:
         state: SimulatorState,
         control: torch.Tensor | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
+        *,
+        external: Mapping[str, torch.Tensor] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        individual: Mapping[str, torch.Tensor] | None = None,
     ) -> SimulatorState:
         """One step; differentiable, and saves only its inputs.
 
@@ -200,8 +210,12 @@ class Simulator:
             state: before.
             control: (..., nu); by default 0.
             params: parameters to take the place of the model's, one for the batch or one per environment.
+            external: forces from outside: frame name -> (..., 6) [force; moment] at its origin, in world axes.
+            constants: tensors that the residual takes by name, the same for the whole batch.
+            individual: tensors that it takes by name, one per environment, (..., *shape).
         """
-        found = self._call("step", self._stepped, state, control, params)
+        given = Given(params, external, constants, individual)
+        found = self._call("step", self._stepped, state, control, given)
         return SimulatorState(found["q"], found["v"], found["status"], found.get("impulses", state.impulses))
 
     def contacts(
@@ -209,6 +223,10 @@ class Simulator:
         state: SimulatorState,
         control: torch.Tensor | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
+        *,
+        external: Mapping[str, torch.Tensor] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        individual: Mapping[str, torch.Tensor] | None = None,
     ) -> Contacts:
         """Where shapes touch in the step that begins with this state, and with what force.
 
@@ -216,14 +234,22 @@ class Simulator:
             state: before the step.
             control: (..., nu); by default 0.
             params: parameters to take the place of the model's.
+            external: see `step`, like all that follows.
+            constants: see `step`.
+            individual: see `step`.
         """
-        return Contacts(**self._call("contacts", self._touched, state, control, params))
+        given = Given(params, external, constants, individual)
+        return Contacts(**self._call("contacts", self._touched, state, control, given))
 
     def linearize(
         self,
         state: SimulatorState,
         control: torch.Tensor | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
+        *,
+        external: Mapping[str, torch.Tensor] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        individual: Mapping[str, torch.Tensor] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The derivative of a step, on the tangent space of the configurations.
 
@@ -234,19 +260,22 @@ class Simulator:
             state: before the step.
             control: (..., nu); by default 0.
             params: parameters to take the place of the model's.
+            external: see `step`, like all that follows.
+            constants: see `step`.
+            individual: see `step`.
 
         Returns:
             A, (..., 2 nv, 2 nv), and B, (..., 2 nv, nu).
         """
         nv, size = self.model.nv, 2 * self.model.nv + self.model.nu
-        inputs = self._inputs(state, control, params)
+        inputs = self._inputs(state, control, Given(params, external, constants, individual))
         function = self._function("linearize", inputs, self._linearized, change=(size,))
         kernel, _ = function.kernel.jvp((*[False] * len(inputs), True))
         direction = torch.eye(size, dtype=state.q.dtype, device=state.q.device)
         ranks = [len(slot.shape) for slot in kernel.program.inputs]
         wide = [
             tensor.unsqueeze(-rank - 1) if tensor.dim() > rank else tensor
-            for tensor, rank in zip(inputs.values(), ranks, strict=False)
+            for (_, tensor), rank in zip(inputs.values(), ranks, strict=False)
         ]
         (moved,) = kernel([*wide, torch.zeros_like(direction), direction])
         moved = moved.transpose(-1, -2)
@@ -260,6 +289,7 @@ class Simulator:
         controls: torch.Tensor,
         params: Mapping[str, torch.Tensor] | None = None,
         *,
+        external: Mapping[str, torch.Tensor] | None = None,
         controller: Callable[..., Any] | None = None,
         cost: Callable[..., Any] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
@@ -274,11 +304,12 @@ class Simulator:
             state: to begin with.
             controls: (steps, ..., nu); with a controller (steps, ..., anything), what it gets at each step.
             params: parameters to take the place of the model's.
+            external: forces from outside: frame name -> (steps, ..., 6) [force; moment] at its origin, in world axes.
             controller: a traced function `controller(q, v, given, **named)` that gives the control.
             cost: a traced function `cost(q, v, control, **named)` of the state after each step; its values are
                 `outputs["cost"]`, (steps, ...).
-            constants: tensors that controller and cost take by name, the same for the whole batch: gains, targets,
-                weights of a network.
+            constants: tensors that controller, cost and residual take by name, the same for the whole batch: gains,
+                targets, weights of a network.
             individual: tensors that they take by name, one per environment, (..., *shape).
             contacts: whether distances and forces of contact are among the outputs.
             every: which states are kept: the first, every k-th and the last. The backward pass runs k steps again.
@@ -289,8 +320,8 @@ class Simulator:
         """
         if not isinstance(every, int) or every < 1:
             raise InputError(f"rollout: every must be a whole number of at least 1, got {every!r}")
-        plan = Plan(controller, cost, contacts)
-        return self._roll(plan, state, {"control": controls}, params, constants, individual, every, progress)
+        given = Given(params, external, constants, individual)
+        return self._roll(Plan(controller, cost, contacts), state, {"control": controls}, given, every, progress)
 
     def diagnose(
         self,
@@ -299,6 +330,7 @@ class Simulator:
         loss: Callable[[Trajectory], torch.Tensor],
         params: Mapping[str, torch.Tensor] | None = None,
         *,
+        external: Mapping[str, torch.Tensor] | None = None,
         controller: Callable[..., Any] | None = None,
         cost: Callable[..., Any] | None = None,
         constants: Mapping[str, torch.Tensor] | None = None,
@@ -314,6 +346,7 @@ class Simulator:
             controls: as for `rollout`, like all that follows.
             loss: a number from a trajectory, by torch operations: the one whose gradient is in question.
             params: see `rollout`.
+            external: see `rollout`.
             controller: see `rollout`.
             cost: see `rollout`.
             constants: see `rollout`.
@@ -325,7 +358,8 @@ class Simulator:
         streams = {"control": controls, "nudge_q": nudges[0], "nudge_v": nudges[1]}
         plan = Plan(controller, cost, contacts, watched=True)
         with torch.enable_grad():
-            path = self._roll(plan, state._replace(q=q, v=v), streams, params, constants, individual)
+            given = Given(params, external, constants, individual)
+            path = self._roll(plan, state._replace(q=q, v=v), streams, given)
             return diagnosed(path, [q, v], nudges, loss)
 
     def _roll(
@@ -333,33 +367,33 @@ class Simulator:
         plan: Plan,
         state: SimulatorState,
         streams: dict[str, torch.Tensor],
-        params: Mapping[str, torch.Tensor] | None,
-        constants: Mapping[str, torch.Tensor] | None,
-        individual: Mapping[str, torch.Tensor] | None,
+        given: Given,
         every: int = 1,
         progress: bool = False,
     ) -> Trajectory:
         batch, controls = state.status.shape, streams["control"]
         if not isinstance(controls, torch.Tensor):
             raise InputError(f"rollout: controls must be a torch tensor, got {type(controls).__name__}")
-        named = {**(constants or {}), **(individual or {})}
-        carry = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
-        fixed = {**named, **self._parameters(state, params)}
-        shapes = {name: tuple(tensor.shape) for name, tensor in (constants or {}).items()}
-        shapes.update({name: tuple(tensor.shape[len(batch) :]) for name, tensor in (individual or {}).items()})
-        given: tuple[int, ...] = (self.model.nu,)
+        control: tuple[int, ...] = (self.model.nu,)
         if plan.controller is not None:
             own = controls.shape[1 : 1 + len(batch)] == batch
-            given = tuple(controls.shape[1 + len(batch) :] if own else controls.shape[1:])
+            control = tuple(controls.shape[1 + len(batch) :] if own else controls.shape[1:])
         elif controls.dim() < 2 or controls.shape[-1] != self.model.nu:
             raise InputError(
                 f"rollout: controls of {self.model.name!r} must have the shape (steps, ..., {self.model.nu}), "
                 f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}"
             )
-        key = (plan, tuple(shapes.items()), tuple(fixed), given)
+        carry = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
+        functions = (plan.controller, plan.cost, self.residual)
+        fixed = {**self._fixed(state, given.params), **given.named("rollout", len(batch), functions)}
+        streams = {**streams, **{name: tensor for name, (_, tensor) in given.forces(self.model).items()}}
+        shapes = {name: shape for name, (shape, _) in fixed.items()}
+        key = (plan, tuple(shapes.items()), tuple(streams), control)
         if key not in self._made:
-            self._made[key] = self._rolled(plan, shapes, [*fixed][len(shapes) :], given)
-        states, outputs = self._made[key](carry, streams, fixed, every, progress)
+            each = {"control": control, "nudge_q": (self.model.nq,), "nudge_v": (self.model.nv,)}
+            self._made[key] = self._rolled(plan, {name: each.get(name, (6,)) for name in streams}, shapes)
+        tensors = {name: tensor for name, (_, tensor) in fixed.items()}
+        states, outputs = self._made[key](carry, streams, tensors, every, progress)
         states.setdefault("impulses", states["q"][..., :0])
         return Trajectory(**states, outputs=outputs)
 
@@ -373,13 +407,10 @@ class Simulator:
     def _next(self, values: Values) -> tuple[dict[str, Any], Stepped]:
         """The state after a step, frozen where the step went wrong; and the step."""
         q, v = list(values["q"]), list(values["v"])
-        control = list(values["control"]) if "control" in values else []
-        stepped = self.physics.integrator.advance(
-            self._robot(values), self.physics, q, v, control, values.get("impulses")
-        )
+        stepped = self.physics.integrator.advance(self._plant(values), q, v, values.get("impulses"))
         status = values["status"]
         speed, place = (sum((x * x for x in part), 0.0) for part in (stepped.v, stepped.q))
-        finite = sum((abs(x) for x in (*stepped.v, *stepped.q, *_numbers(values))), 0.0) < math.inf
+        finite = sum((abs(x) for x in (*stepped.v, *stepped.q, *numbers(values))), 0.0) < math.inf
         fine = finite & (speed < FASTEST**2) & (place < FARTHEST**2)
         wrong = select(finite, EXPLODED, NOT_FINITE)
         after = select(status == FINE, select(fine, FINE, wrong), status)
@@ -393,13 +424,16 @@ class Simulator:
             found["impulses"] = unless_frozen(stepped.impulses[: self._warm], list(values["impulses"]))
         return found, stepped
 
-    def _robot(self, values: Values) -> Robot:
-        """The model's numbers, some of them given, on its terrain."""
-        given = {name: values[_slot(name)] for name in parameters.names() if _slot(name) in values}
-        if self._terrain is None:
-            return Robot(self.model, given)
-        heights, ground = values[_slot(TERRAIN)], self.model.geometry_index(GROUND)
-        return OnTerrain(self.model, given, ground, self._terrain, lambda row, column: heights[row, column])
+    def _plant(self, values: Values) -> Plant:
+        return Plant(
+            self.model,
+            self.physics,
+            part(values, "params"),
+            list(values["control"]) if "control" in values else [],
+            part(values, "external"),
+            self.residual and bound(self.residual, values),
+            self._terrain,
+        )
 
     def _contacts(self, stepped: Stepped) -> dict[str, Any]:
         distances, positions, normals, forces = [], [], [], []
@@ -438,40 +472,30 @@ class Simulator:
         after, _ = self._next(values)
         return [*manifold.difference(self.model, detach(after["q"]), after["q"]), *after["v"]]
 
-    def _rolled(
-        self, plan: Plan, shapes: dict[str, tuple[int, ...]], params: list[str], given: tuple[int, ...]
-    ) -> Rollout:
-        def step(carry: Values, streams: Values, fixed: Values) -> tuple[Values, Values]:
-            named = {name: fixed[name] for name in shapes}
+    def _rolled(self, plan: Plan, streamed: Shapes, fixed: Shapes) -> Rollout:
+        def step(carry: Values, streams: Values, constants: Values) -> tuple[Values, Values]:
             control = streams["control"]
             if plan.controller is not None:
-                control = np.array(plan.controller(carry["q"], carry["v"], control, **named), dtype=object)
+                given = bound(plan.controller, constants)(carry["q"], carry["v"], control)
+                control = np.array(given, dtype=object)
                 if control.shape != (self.model.nu,):
                     raise InputError(f"rollout: the controller gave {control.shape}; a control is ({self.model.nu},)")
-            values = {**carry, **fixed, "control": control}
+            values = {**carry, **constants, **streams, "control": control}
             after, stepped = self._next(values)
             if plan.watched:
                 after.update({name: np.array(after[name]) + streams[f"nudge_{name}"] for name in ("q", "v")})
             outputs: Values = {}
             if plan.cost is not None:
                 q, v = (np.array(after[name], dtype=object) for name in ("q", "v"))
-                outputs["cost"] = plan.cost(q, v, control, **named)
+                outputs["cost"] = bound(plan.cost, constants)(q, v, control)
             if plan.contacts:
                 outputs.update({name: value for name, value in self._contacts(stepped).items() if value})
             if plan.watched:
-                outputs.update(watch(values, _numbers(values), stepped))
+                outputs.update(watch(values, numbers(values), stepped))
             return after, outputs
 
-        every = {_slot(name): self._shape(name) for name in (*parameters.names(), TERRAIN)}
-        nudges = {"nudge_q": (self.model.nq,), "nudge_v": (self.model.nv,)} if plan.watched else {}
-        return Rollout(
-            f"rollout({self.model.name})",
-            step,
-            self._carried(),
-            {"control": given, **nudges},
-            {**shapes, **{slot: every[slot] for slot in params}},
-            lambda last: last["status"] == FINE,
-        )
+        name = f"rollout({self.model.name})"
+        return Rollout(name, step, self._carried(), streamed, fixed, lambda last: last["status"] == FINE)
 
     # Calls
 
@@ -480,19 +504,31 @@ class Simulator:
         return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **warm}
 
     def _shape(self, name: str) -> Any:
-        if name == TERRAIN:
-            return None if self._terrain is None else Table(self._terrain.shape)
+        if name == RESTITUTION:
+            return ()
+        if name == TERRAIN and self._terrain is not None:
+            return Table(self._terrain.shape)
         return parameters.shape(self.model, parameters.named(name))
 
     def _parameters(self, state: SimulatorState, params: Mapping[str, torch.Tensor] | None) -> dict[str, torch.Tensor]:
         given = dict(params or {})
-        heights = given.pop(TERRAIN, None)
-        found = self.model.check_parameters(given, tuple(state.status.shape))
+        heights, restitution = given.pop(TERRAIN, None), given.pop(RESTITUTION, None)
+        batch = tuple(state.status.shape)
+        found = self.model.check_parameters(given, batch)
+        if restitution is not None:
+            require_restitution(self.physics.contact)
+            check_restitution(restitution, batch)
+            found[RESTITUTION] = restitution
         if self._terrain is not None:
             found[TERRAIN] = self._heights(self._terrain, state.q) if heights is None else heights
         elif heights is not None:
             raise InputError(f"{self.model.name!r} stands on no terrain; pass terrain=Heightfield(...) to Simulator")
-        return {_slot(name): value for name, value in found.items()}
+        return found
+
+    def _fixed(self, state: SimulatorState, params: Mapping[str, torch.Tensor] | None) -> dict[str, Input]:
+        """The parameters as inputs, by slot."""
+        found = self._parameters(state, params)
+        return {slot("params", name): Input(self._shape(name), tensor) for name, tensor in found.items()}
 
     def _heights(self, terrain: Heightfield, like: torch.Tensor) -> torch.Tensor:
         key = (TERRAIN, like.dtype, like.device)
@@ -500,55 +536,36 @@ class Simulator:
             self._made[key] = terrain.heights.to(like)
         return self._made[key]
 
-    def _inputs(
-        self, state: SimulatorState, control: torch.Tensor | None, params: Mapping[str, torch.Tensor] | None
-    ) -> dict[str, torch.Tensor]:
-        found = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
+    def _inputs(self, state: SimulatorState, control: torch.Tensor | None, given: Given) -> dict[str, Input]:
+        shapes, parts = self._carried(), state._asdict()
+        found = {name: Input(shape, parts[name]) for name, shape in shapes.items()}
         control = state.q.new_zeros(self.model.nu) if control is None else control
         if self.model.nu:
-            found["control"] = control
+            found["control"] = Input((self.model.nu,), control)
         else:
             check_tensor(Slot("control", (0,)), control, f"step of {self.model.name!r}")
-        return {**found, **self._parameters(state, params)}
+        named = given.named("step", state.status.dim(), (self.residual,))
+        return {**found, **given.forces(self.model), **self._fixed(state, given.params), **named}
 
     def _function(
-        self, name: str, inputs: Mapping[str, torch.Tensor], traced: Callable[..., Any], **more: tuple[int, ...]
+        self, name: str, inputs: Mapping[str, Input], traced: Callable[..., Any], **more: tuple[int, ...]
     ) -> Function:
-        key = (name, tuple(inputs))
+        shapes = {slot: shape for slot, (shape, _) in inputs.items()}
+        key = (name, tuple(shapes.items()))
         if key not in self._made:
-            shapes: dict[str, Any] = {**self._carried(), "control": (self.model.nu,)}
-            shapes.update({_slot(parameter): self._shape(parameter) for parameter in (*parameters.names(), TERRAIN)})
 
             def own(**values: Any) -> Any:
                 return traced(**values)
 
             own.__name__ = f"{name}({self.model.name})"
-            self._made[key] = Function(own, {**{slot: shapes[slot] for slot in inputs}, **more})
+            self._made[key] = Function(own, {**shapes, **more})
         return self._made[key]
 
     def _call(
-        self,
-        name: str,
-        traced: Callable[..., Any],
-        state: SimulatorState,
-        control: torch.Tensor | None,
-        params: Mapping[str, torch.Tensor] | None,
+        self, name: str, traced: Callable[..., Any], state: SimulatorState, control: torch.Tensor | None, given: Given
     ) -> dict[str, torch.Tensor]:
-        inputs = self._inputs(state, control, params)
-        return self._function(name, inputs, traced)(*inputs.values())
-
-
-def _slot(parameter: str) -> str:
-    return f"params[{parameter!r}]"
-
-
-def _numbers(values: Values) -> list[Scalar]:
-    """Of the parameters that are given, what must be finite; limits may be infinite, but must be numbers."""
-    found: list[Scalar] = []
-    for name in parameters.names():
-        given = np.array(values.get(_slot(name), []), dtype=object).ravel().tolist()
-        found += [minimum(abs(x), 1.0) for x in given] if name in LIMITS else given
-    return found
+        inputs = self._inputs(state, control, given)
+        return self._function(name, inputs, traced)(*[tensor for _, tensor in inputs.values()])
 
 
 def with_ground(model: Model) -> Model:

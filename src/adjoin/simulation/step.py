@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from adjoin.contact.blocks import Block
 from adjoin.contact.constraints import Contact, Equality, brakes, holds, stops
 from adjoin.contact.pairs import Pair
 from adjoin.contact.solver import Solver
-from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.spatial.scalar import Scalar
+
+if TYPE_CHECKING:
+    from adjoin.simulation.plant import Plant
 
 
 @dataclass(frozen=True)
@@ -67,22 +69,14 @@ class Integrator(Protocol):
         """Raise if it cannot serve a model with these constraints."""
 
     def advance(
-        self,
-        robot: Robot,
-        physics: Physics,
-        q: Sequence[Scalar],
-        v: Sequence[Scalar],
-        control: Sequence[Scalar],
-        start: Sequence[Scalar] | None = None,
+        self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
     ) -> Stepped:
         """One step.
 
         Args:
-            robot: its numbers.
-            physics: what is simulated.
+            plant: what is stepped.
             q: nq scalars.
             v: nv scalars.
-            control: nu scalars.
             start: impulses of the step before, if the solver keeps them.
         """
         ...
