@@ -63,7 +63,7 @@ def load(
     ):
         if value not in valid:
             raise InputError(f"{argument}={value!r} is not one of {', '.join(map(repr, valid))}")
-    data, name, home, encoding = _open(source, folder)
+    data, name, home, encoding = open_source(source, folder)
     files = Files(home, {key: Path(value) for key, value in (packages or {}).items()}, [Path(a) for a in allow])
     if encoding is None and safetensors.looks_like(data):
         if floating_base or root is not None or lock:
@@ -81,7 +81,7 @@ def load(
     return assemble(description, floating_base=floating_base, root=root, lock=lock, accept=accept, repair=repair)
 
 
-def _open(
+def open_source(
     source: str | os.PathLike[str] | bytes, folder: str | os.PathLike[str] | None
 ) -> tuple[bytes, str, Path | None, str | None]:
     """The bytes, what to call them, the folder they are in, and their encoding where it is known."""
