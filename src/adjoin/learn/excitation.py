@@ -1,0 +1,242 @@
+"""Motions that show what a robot weighs: sines, Fourier series and random moves inside the limits of its joints.
+
+Velocities and accelerations are exact derivatives in time. Joints of several degrees of freedom move in all of them;
+a floating base rests unless it is asked to move. Fourier series after Swevers et al. 1997, Optimal robot excitation and
+identification; the moves between random places are those of least jerk (Flash and Hogan 1985, The coordination of arm
+movements).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from adjoin.errors import InputError
+from adjoin.learn import chart
+from adjoin.learn.data import Recording
+from adjoin.model.model import Model
+
+_REACH = {"revolute": math.pi, "continuous": math.pi, "prismatic": 1.0}
+_POINTS = 64
+"""Samples a period of the highest harmonic when the peak of a series is looked for."""
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Where a robot may move: a centre (nq), and how far and fast each coordinate around it may go (nv)."""
+
+    model: Model
+    center: torch.Tensor
+    reach: torch.Tensor
+    speed: torch.Tensor
+
+    def recording(self, time: torch.Tensor, value: torch.Tensor, rate: torch.Tensor, second: torch.Tensor) -> Recording:
+        q, v, a = chart.motion(self.model, self.center, value, rate, second)
+        return Recording(self.model, time.expand(q.shape[:-1]), q, v, a)
+
+
+def sine_excitation(
+    model: Model,
+    time: torch.Tensor,
+    batch: Sequence[int] = (),
+    *,
+    frequency: tuple[float, float] = (0.1, 0.5),
+    margin: float = 0.9,
+    center: torch.Tensor | None = None,
+    still: Iterable[str] | None = None,
+    generator: torch.Generator | None = None,
+) -> Recording:
+    """One sine for each degree of freedom, with frequency, amplitude, phase and middle at random.
+
+    Args:
+        model: the robot.
+        time: (samples,), s.
+        batch: how many such motions, as a leading shape.
+        frequency: least and greatest, Hz.
+        margin: the share of the range of positions and of the greatest speed that is used.
+        center: q to move around, (nq,); the middle of the limits by default.
+        still: names of joints that rest in `center`; floating bases by default.
+        generator: of random numbers.
+
+    Returns:
+        time, q, v and a, (*batch, samples, ...).
+    """
+    room = _room("sine_excitation", model, time, margin, center, still)
+    low, high = frequency
+    if not 0.0 < low <= high:
+        raise InputError(f"sine_excitation: frequency must be two positive numbers in order, got {frequency}")
+
+    def uniform() -> torch.Tensor:
+        return torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype).to(time.device)
+
+    omega = 2.0 * math.pi * (low + (high - low) * uniform())
+    amplitude = torch.minimum(room.reach, room.speed / omega) * (0.5 + 0.5 * uniform())
+    middle = (room.reach - amplitude) * (2.0 * uniform() - 1.0)
+    angle = omega * time[:, None] + 2.0 * math.pi * uniform()
+    s, c = angle.sin(), angle.cos()
+    return room.recording(time, middle + amplitude * s, amplitude * omega * c, -amplitude * omega**2 * s)
+
+
+def fourier_excitation(
+    model: Model,
+    time: torch.Tensor,
+    batch: Sequence[int] = (),
+    *,
+    harmonics: int = 5,
+    period: float = 10.0,
+    margin: float = 0.9,
+    center: torch.Tensor | None = None,
+    still: Iterable[str] | None = None,
+    generator: torch.Generator | None = None,
+) -> Recording:
+    """A Fourier series with random coefficients for each degree of freedom, as large as the limits allow.
+
+    Args:
+        model: the robot.
+        time: (samples,), s.
+        batch: how many such motions, as a leading shape.
+        harmonics: how many.
+        period: s.
+        margin: the share of the range of positions and of the greatest speed that is used.
+        center: q to move around, (nq,); the middle of the limits by default.
+        still: names of joints that rest in `center`; floating bases by default.
+        generator: of random numbers.
+
+    Returns:
+        time, q, v and a, (*batch, samples, ...).
+    """
+    room = _room("fourier_excitation", model, time, margin, center, still)
+    if harmonics < 1 or not period > 0.0:
+        raise InputError(f"fourier_excitation: harmonics and period must be positive, got {harmonics} and {period}")
+    order = torch.arange(1, harmonics + 1, dtype=time.dtype, device=time.device)
+    omega = 2.0 * math.pi / period * order
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*batch, *shape, model.nv, generator=generator, dtype=time.dtype).to(time.device)
+
+    sines, cosines = random(harmonics) / order[:, None], random(harmonics) / order[:, None]
+
+    def series(at: torch.Tensor, derivative: int) -> torch.Tensor:
+        angle = at[:, None] * omega + 0.5 * math.pi * derivative
+        return (angle.sin() * omega**derivative) @ sines + (angle.cos() * omega**derivative) @ cosines
+
+    # Between samples that are 1/64 of a period apart, a series of that degree exceeds them by 1 / cos(pi / 64) at most.
+    dense = torch.arange(_POINTS * harmonics, dtype=time.dtype, device=time.device) * period / (_POINTS * harmonics)
+    peaks = [series(dense, k).abs().amax(-2, keepdim=True) / math.cos(math.pi / _POINTS) for k in (0, 1)]
+    size = torch.minimum(room.reach / peaks[0], room.speed / peaks[1])
+    place = 2.0 * torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype).to(time.device) - 1.0
+    middle = (room.reach - size * peaks[0]) * place
+    return room.recording(time, middle + size * series(time, 0), size * series(time, 1), size * series(time, 2))
+
+
+def random_excitation(
+    model: Model,
+    time: torch.Tensor,
+    batch: Sequence[int] = (),
+    *,
+    seconds: float = 1.0,
+    margin: float = 0.9,
+    center: torch.Tensor | None = None,
+    still: Iterable[str] | None = None,
+    generator: torch.Generator | None = None,
+) -> Recording:
+    """Smooth moves from one random place to the next, at rest in each.
+
+    Args:
+        model: the robot.
+        time: (samples,), s, growing.
+        batch: how many such motions, as a leading shape.
+        seconds: that a move takes; where the greatest speed is too low for it, the move is shorter.
+        margin: the share of the range of positions and of the greatest speed that is used.
+        center: q to move around, (nq,); the middle of the limits by default.
+        still: names of joints that rest in `center`; floating bases by default.
+        generator: of random numbers.
+
+    Returns:
+        time, q, v and a, (*batch, samples, ...).
+    """
+    room = _room("random_excitation", model, time, margin, center, still)
+    if not seconds > 0.0:
+        raise InputError(f"random_excitation: seconds must be positive, got {seconds}")
+    phase = (time - time[0]) / seconds
+    which = phase.floor().long()
+    longest = room.speed * seconds / 1.875  # the peak of the move of least jerk
+    places = [room.reach * 0.0]
+    for _ in range(int(which[-1]) + 2):
+        draw = torch.rand(*batch, model.nv, generator=generator, dtype=time.dtype).to(time.device)
+        low = torch.maximum(-room.reach, places[-1] - longest)
+        high = torch.minimum(room.reach, places[-1] + longest)
+        places.append(low + (high - low) * draw)
+    points = torch.stack(places[1:], -2)
+    start = points[..., which, :]
+    way = points[..., which + 1, :] - start
+    x = (phase - which)[:, None]
+    moved = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
+    rate = 30.0 * x**2 * (1.0 - x) ** 2 / seconds
+    second = 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / seconds**2
+    return room.recording(time, start + way * moved, way * rate, way * second)
+
+
+def _room(
+    who: str,
+    model: Model,
+    time: torch.Tensor,
+    margin: float,
+    center: torch.Tensor | None,
+    still: Iterable[str] | None,
+) -> _Room:
+    if not isinstance(time, torch.Tensor) or time.ndim != 1 or not time.dtype.is_floating_point:
+        raise InputError(f"{who}: time must be a floating-point tensor (samples,)")
+    if not 0.0 < margin <= 1.0:
+        raise InputError(f"{who}: margin must be above 0 and at most 1, got {margin}")
+    middle = model.neutral(dtype=torch.float64).tolist() if center is None else center.tolist()
+    if len(middle) != model.nq:
+        raise InputError(f"{who}: center must have {model.nq} numbers, got {len(middle)}")
+    if still is None:
+        resting = {joint.name for joint in model.joints if joint.kind == "free"}
+    else:
+        resting = {model.joints[model.joint_index(name)].name for name in still}
+    reach, lower, upper = [0.0] * model.nv, *model.limits()
+    for joint, at in chart.independent(model):
+        own = range(at.v, at.v + joint.nv)
+        if joint.kind in _REACH:
+            low, high = _finite(lower[at.q], upper[at.q], _REACH[joint.kind])
+            if center is None:
+                middle[at.q] = 0.5 * (low + high)
+            elif not lower[at.q] <= middle[at.q] <= upper[at.q]:
+                raise InputError(
+                    f"{who}: center of joint {joint.name!r} is {middle[at.q]:g}, outside its limits "
+                    f"{lower[at.q]:g} to {upper[at.q]:g}"
+                )
+            reach[at.v] = min(high - middle[at.q], middle[at.q] - low)
+        elif joint.kind == "planar":
+            reach[at.v : at.v + 3] = [1.0, 1.0, math.pi]
+        elif joint.kind == "ball":
+            reach[at.v : at.v + 3] = [min(joint.upper, 1.0) / math.sqrt(3.0)] * 3
+        else:
+            reach[at.v : at.v + 6] = [1.0] * 3 + [0.5] * 3
+        if joint.name in resting:
+            for k in own:
+                reach[k] = 0.0
+    like = {"dtype": time.dtype, "device": time.device}
+    return _Room(
+        model, torch.tensor(middle, **like), margin * torch.tensor(reach, **like), margin * _speeds(model).to(**like)
+    )
+
+
+def _finite(low: float, high: float, reach: float) -> tuple[float, float]:
+    if math.isinf(low) and math.isinf(high):
+        return -reach, reach
+    return (high - 2.0 * reach if math.isinf(low) else low), (low + 2.0 * reach if math.isinf(high) else high)
+
+
+def _speeds(model: Model) -> torch.Tensor:
+    """The greatest speed of each degree of freedom, narrowed by the joints that mimic it."""
+    speeds = torch.full((model.nv,), torch.inf, dtype=torch.float64)
+    for joint, at in zip(model.joints, model.coordinates, strict=True):
+        count = len(joint.damping)
+        if at.multiplier != 0.0:
+            limit = joint.velocity_limit / abs(at.multiplier) / math.sqrt(min(count, 3))
+            speeds[at.v : at.v + count] = speeds[at.v : at.v + count].clamp(max=limit)
+    return speeds

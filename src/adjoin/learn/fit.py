@@ -1,0 +1,247 @@
+"""Parameters from measured motions by gradients: so that inverse dynamics gives the torques, or forward dynamics the
+accelerations.
+
+Any `Parameters`, with any modules, and any optimiser of torch; without one, Gauss-Newton on all of the data, which
+needs a few passes where first-order methods need thousands.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from adjoin.dynamics.aba import aba
+from adjoin.dynamics.rnea import rnea
+from adjoin.errors import InputError
+from adjoin.learn.data import Recording, columns
+from adjoin.learn.gauss_newton import flatten, gauss_newton, jacobian, raw_numbers
+from adjoin.learn.losses import NMSE
+from adjoin.learn.parameters import Parameters
+from adjoin.learn.report import Report, directions, in_words, quantities_of, report
+from adjoin.model.model import Model
+from adjoin.simulation.progress import Progress
+
+TARGETS = {"torque": "tau", "acceleration": "a"}
+_CHECKED = 200
+"""Raw numbers up to which it is checked, before anything is learned, whether the data can determine them."""
+_SAMPLES = 256
+_ROUNDS = 2
+NOISES = ("joint", "proportional")
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """How parameters were learned.
+
+    Attributes:
+        training: the loss before the first epoch or iteration, and after each.
+        validation: the loss on the items held out, if there are any.
+        report: estimates, standard errors and what is not identifiable.
+    """
+
+    training: list[float]
+    validation: list[float]
+    report: Report
+
+
+def predict(model: Model, params: dict[str, torch.Tensor], item: dict[str, torch.Tensor], target: str) -> torch.Tensor:
+    """Torques of a motion or accelerations of torques, joints' own springs, damping and friction included.
+
+    Args:
+        model: the robot.
+        params: what takes the place of its own parameters.
+        item: q, v and a, or q, v and tau, as of a `Recording`.
+        target: "torque" or "acceleration".
+
+    Returns:
+        (..., nv).
+    """
+    if target == "torque":
+        return rnea(model, item["q"], item["v"], item["a"], params=params, passive=True)
+    return aba(model, item["q"], item["v"], item["tau"], params=params, passive=True)
+
+
+def fit(
+    model: Model,
+    learned: Parameters,
+    recording: Recording,
+    *,
+    target: str = "torque",
+    optimizer: torch.optim.Optimizer | None = None,
+    noise: str = "joint",
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+    epochs: int = 100,
+    batch: int = 256,
+    validation: float = 0.0,
+    patience: int = 10,
+    check: bool = True,
+    progress: bool = False,
+    generator: torch.Generator | None = None,
+) -> Fit:
+    """Learn parameters from q, v, a and tau.
+
+    Args:
+        model: the robot.
+        learned: what is learned, and where it begins; changed in place.
+        recording: of q, v, a and tau.
+        target: what is predicted: "torque" by inverse dynamics, or "acceleration" by forward dynamics.
+        optimizer: of torch, over `learned.parameters()`. `torch.optim.LBFGS` gets all data at once, others minibatches.
+            Without one it is Gauss-Newton on all data.
+        noise: what Gauss-Newton weighs residuals by, estimated as it goes: "joint", the standard deviation of each
+            joint's residuals, or "proportional", for noise that is a share of each measured number.
+        loss: of predicted and measured, for an optimiser of torch; the normalised mean squared error by default.
+        epochs: at most this many, or iterations of Gauss-Newton.
+        batch: samples in a minibatch.
+        validation: the share of the samples that is held out, to end early.
+        patience: epochs without a better loss (on what is held out, if anything is) after which it ends; the best
+            parameters are kept.
+        check: whether to ask first if the data can determine what random motions would.
+        progress: whether to show a bar.
+        generator: of random numbers, for minibatches and what is held out.
+
+    Returns:
+        The losses and a report.
+
+    Raises:
+        InputError: the data lack something, or excite too little.
+    """
+    if target not in TARGETS:
+        raise InputError(f"fit: no target {target!r}; targets: {', '.join(TARGETS)}")
+    if epochs < 1 or batch < 1 or patience < 1 or not 0.0 <= validation < 1.0:
+        raise InputError("fit: epochs, batch and patience must be at least 1, validation from 0 and below 1")
+    if noise not in NOISES:
+        raise InputError(f"fit: no noise {noise!r}; noises: {', '.join(NOISES)}")
+    recording.need("fit", "q", "v", "a", "tau")
+    like = next(iter(learned.parameters()), None)
+    if like is None:
+        raise InputError("fit: nothing is to be learned; begin with learned.learn(...)")
+    samples = recording.samples().to(like)
+    if check:
+        check_excitation(model, learned, samples, target)
+    training, held = samples.split(1.0 - validation, generator) if validation else (samples, None)
+    (measured,) = training.need("fit", TARGETS[target])
+    scale = measured.std(0, correction=0)
+    task = _Task(model, learned, target, NMSE(measured) if loss is None else loss)
+
+    def residuals(params: dict[str, torch.Tensor]) -> torch.Tensor:
+        return (predict(model, params, training[:], target) - measured) / scale
+
+    if optimizer is not None:
+        curves = task.train(training, held, optimizer, epochs, batch, patience, progress, generator)
+    elif loss is None and held is None:
+        curves = gauss_newton(residuals, learned, iterations=epochs, progress=progress), []
+        for _ in range(_ROUNDS):  # the weights need the residuals, which need the weights
+            with torch.no_grad():
+                predicted = predict(model, learned(), training[:], target)
+            scale = _weights(predicted, measured, noise)
+            gauss_newton(residuals, learned, iterations=epochs)
+        with torch.no_grad():
+            curves[0].append(float(task.loss(training[:])))
+    else:
+        raise InputError("fit: Gauss-Newton takes neither a loss nor a validation set; give an optimizer to use them")
+    names = columns(model, TARGETS[target])
+    found = report(residuals, learned, measured=measured, time=training.time, channels=names, scale=scale)
+    return Fit(curves[0], curves[1], found)
+
+
+def _weights(predicted: torch.Tensor, measured: torch.Tensor, noise: str) -> torch.Tensor:
+    """The size of the noise, up to a factor: (nv,) or (samples, nv)."""
+    spread = measured.square().mean(0).sqrt()
+    if noise == "proportional":
+        return predicted.abs() + 1e-3 * spread
+    return (predicted - measured).square().mean(0).sqrt().clamp(min=1e-9 * spread)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is predicted, and how far off it is."""
+
+    model: Model
+    learned: Parameters
+    target: str
+    criterion: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+    def loss(self, item: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.criterion(predict(self.model, self.learned(), item, self.target), item[TARGETS[self.target]])
+
+    def train(
+        self,
+        training: Recording,
+        held: Recording | None,
+        optimizer: torch.optim.Optimizer,
+        epochs: int,
+        batch: int,
+        patience: int,
+        progress: bool,
+        generator: torch.Generator | None,
+    ) -> tuple[list[float], list[float]]:
+        """The losses of training and of what is held out; see `fit`."""
+        sets = [training] if held is None else [training, held]
+        curves: tuple[list[float], list[float]] = ([], [])
+        best, since = copy.deepcopy(self.learned.state_dict()), 0
+        whole = isinstance(optimizer, torch.optim.LBFGS)
+        for epoch, _ in Progress([(k, k + 1) for k in range(epochs + 1)], progress):
+            with torch.no_grad():
+                for curve, data in zip(curves, sets, strict=False):
+                    curve.append(float(self.loss(data[:])))
+            judged = curves[len(sets) - 1]
+            if not judged[-1] < torch.inf:
+                raise InputError(f"fit: the loss is {judged[-1]} after {epoch} epochs; take smaller steps")
+            if epoch and judged[-1] >= min(judged[:-1]):
+                since += 1
+            else:
+                best, since = copy.deepcopy(self.learned.state_dict()), 0
+            if since == patience or epoch == epochs:
+                break
+            for item in [training[:]] if whole else training.batches(batch, generator):
+                self._step(optimizer, item)
+        self.learned.load_state_dict(best)
+        return curves
+
+    def _step(self, optimizer: torch.optim.Optimizer, item: dict[str, torch.Tensor]) -> None:
+        def closure() -> float:
+            optimizer.zero_grad()
+            value = self.loss(item)
+            value.backward()
+            return value  # pyright: ignore[reportReturnType]
+
+        optimizer.step(closure)
+
+
+def check_excitation(model: Model, learned: Parameters, recording: Recording, target: str = "torque") -> None:
+    """Raise `InputError` if the data say nothing about parameters that random motions of the robot would determine.
+
+    Args:
+        model: the robot.
+        learned: what is to be learned.
+        recording: of q, v, a and tau.
+        target: see `fit`.
+    """
+    recording.need("check_excitation", "q", "v", "a", "tau")
+    samples = recording.samples().to(next(iter(learned.parameters())))
+    if len(flatten(raw_numbers(learned))) > _CHECKED:
+        samples.check_moves()
+        return
+    chosen = torch.linspace(0, len(samples) - 1, min(_SAMPLES, len(samples)), device=samples.time.device).long()
+    generator = torch.Generator().manual_seed(0)
+    like = {"dtype": samples.q.dtype, "device": samples.q.device}
+
+    def normal() -> torch.Tensor:
+        return torch.randn(_SAMPLES, model.nv, generator=generator, dtype=samples.q.dtype).to(**like)
+
+    q = model.random((_SAMPLES,), generator=generator, dtype=samples.q.dtype).to(**like)
+    any_motion = {"q": q, "v": normal(), "a": normal(), "tau": normal()}
+    lost = []
+    for item in (samples[chosen], any_motion):
+        _, slopes = jacobian(lambda params, item=item: predict(model, params, item, target), learned)
+        size, kept, null = directions(torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R)
+        lost.append((size, kept.shape[1], null))
+    if lost[0][1] < lost[1][1]:
+        names, _, estimate, turn = quantities_of(learned)
+        said = in_words((turn / lost[0][0]) @ lost[0][2], names, estimate)
+        raise InputError(
+            f"fit: too little excitation: the data determine {lost[0][1]} directions of what is to be learned, random "
+            f"motions would determine {lost[1][1]}. The data do not determine {'; '.join(said[:6])}. Record motions "
+            f"that do, learn less, or give check=False"
+        )

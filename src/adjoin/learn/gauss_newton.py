@@ -1,0 +1,156 @@
+"""Nonlinear least squares over the raw numbers of a module: Gauss-Newton with the damping of Levenberg and Marquardt.
+
+The Jacobian is taken in forward mode, one raw number at a time, each a launch for all of the data: what is learned of a
+robot is tens of numbers, and the data are many.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from adjoin.errors import InputError
+from adjoin.simulation.progress import Progress
+
+Residuals = Callable[[Any], torch.Tensor]
+"""From what a module's forward() gives to residuals of any shape."""
+
+MOST = 2000
+"""Raw numbers a Jacobian is taken to at most."""
+
+_HOLD = 1e-9
+"""How strongly raw numbers are held where they began, as a share of the diagonal of JᵀJ."""
+
+
+def raw_numbers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What an optimiser may move, by name."""
+    return {name: value.detach() for name, value in module.named_parameters() if value.requires_grad}
+
+
+def flatten(values: dict[str, torch.Tensor]) -> torch.Tensor:
+    """All numbers as one vector."""
+    return torch.cat([value.reshape(-1) for value in values.values()])
+
+
+def unflatten(vector: torch.Tensor, like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The inverse of `flatten`."""
+    parts = vector.split([value.numel() for value in like.values()])
+    return {name: part.reshape(value.shape) for (name, value), part in zip(like.items(), parts, strict=True)}
+
+
+def jacobian(function: Residuals, module: torch.nn.Module, mode: str = "forward") -> tuple[torch.Tensor, torch.Tensor]:
+    """A function of what a module gives, and its derivative to the module's raw numbers.
+
+    Args:
+        function: takes `module()`.
+        module: whose parameters that require gradients are the raw numbers.
+        mode: "forward", a pass for each raw number; "vectorized", the same in one pass, for functions that
+            `torch.func.vmap` takes; or "reverse", a pass for each number that the function gives.
+
+    Returns:
+        What the function gives, (...), and the derivative (..., raw numbers).
+    """
+    like = raw_numbers(module)
+    if not like:
+        raise InputError("jacobian: the module has no parameters that require gradients")
+    point = flatten(like)
+    if len(point) > MOST:
+        raise InputError(f"jacobian: the module has {len(point)} raw numbers, {MOST} at most are allowed")
+
+    def called(vector: torch.Tensor) -> torch.Tensor:
+        return function(torch.func.functional_call(module, unflatten(vector, like), ()))
+
+    if mode == "vectorized":
+        return called(point).detach(), torch.func.jacfwd(called)(point).detach()
+    if mode == "reverse":
+        with torch.enable_grad():
+            found = torch.autograd.functional.jacobian(called, point)
+        assert isinstance(found, torch.Tensor)
+        with torch.no_grad():
+            return called(point).detach(), found
+    columns, value = [], None
+    for k in range(len(point)):
+        tangent = torch.zeros_like(point)
+        tangent[k] = 1.0
+        both: Any = torch.func.jvp(called, (point,), (tangent,))
+        value = both[0].detach()
+        columns.append(both[1].detach())
+    assert value is not None
+    return value, torch.stack(columns, -1)
+
+
+def gauss_newton(
+    residuals: Residuals,
+    module: torch.nn.Module,
+    *,
+    iterations: int = 50,
+    tolerance: float = 1e-8,
+    damping: float = 1e-3,
+    mode: str = "forward",
+    progress: bool = False,
+) -> list[float]:
+    """Move the raw numbers of a module to where the sum of squared residuals is least.
+
+    Directions that the residuals do not depend on are left where they are. A step to where the module or the residuals
+    raise `InputError` is not taken.
+
+    Args:
+        residuals: takes `module()` and gives residuals of any shape.
+        module: changed in place.
+        iterations: at most this many.
+        tolerance: it ends when the sum falls by less than this share.
+        damping: to begin with, relative to the diagonal of JᵀJ.
+        mode: of the Jacobian, see `jacobian`.
+        progress: whether to show a bar.
+
+    Returns:
+        The mean squared residual before the first iteration and after each.
+    """
+    like = raw_numbers(module)
+    start = point = flatten(like)
+    hold = None
+    history: list[float] = []
+    for _ in Progress([(k, k + 1) for k in range(iterations)], progress):
+        value, slopes = jacobian(residuals, module, mode)
+        rest, slopes = value.reshape(-1), slopes.reshape(-1, len(point))
+        if not torch.isfinite(rest).all() or not torch.isfinite(slopes).all():
+            raise InputError("gauss_newton: the residuals or their derivatives are not finite")
+        history = history or [float(rest.square().mean())]
+        normal = slopes.mT @ slopes
+        floor = normal.diagonal().clamp(min=1e-8 * float(normal.diagonal().max()) + torch.finfo(point.dtype).tiny)
+        hold = _HOLD * floor if hold is None else hold
+        cost = float(rest @ rest + hold @ (point - start).square())
+        pull = slopes.mT @ rest + hold * (point - start)
+        lower = cost
+        while damping < 1e12:
+            step = torch.linalg.solve(normal + (damping * floor + hold).diag(), pull)
+            _set(module, unflatten(point - step, like))
+            squares = _sum_of_squares(residuals, module)
+            lower = squares + float(hold @ (point - step - start).square())
+            if lower <= cost:
+                point = point - step
+                damping = max(0.1 * damping, 1e-9)
+                history.append(squares / len(rest))
+                break
+            damping *= 10.0
+        if damping >= 1e12 or cost - lower <= tolerance * cost:
+            break
+    _set(module, unflatten(point, like))
+    return history
+
+
+def _sum_of_squares(residuals: Residuals, module: torch.nn.Module) -> float:
+    """Infinite where there are none."""
+    try:
+        with torch.no_grad():
+            found = float(residuals(module()).square().sum())
+    except InputError:
+        return torch.inf
+    return found if found == found else torch.inf
+
+
+def _set(module: torch.nn.Module, values: dict[str, torch.Tensor]) -> None:
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name in values:
+                parameter.copy_(values[name])

@@ -1,0 +1,317 @@
+"""Linear least squares: torques are linear in inertial parameters, damping, friction, armature and stiffness.
+
+The data are used up once: each joint's rows of the regressor become one triangular factor, from which weights, standard
+errors, base parameters and the physically consistent solution all follow without looking at the data again.
+
+Base parameters after Gautier 1991, Numerical calculation of the base inertial parameters of robots. Consistency by
+construction: least squares over the log-Cholesky parameters of Rucker and Wensing 2022, Smooth parameterization of
+rigid-body inertia.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from adjoin.dynamics.regressor import from_inertial_parameters, inertial_parameters, torque_regressor
+from adjoin.dynamics.rnea import rnea
+from adjoin.errors import InputError
+from adjoin.learn.data import Recording, columns
+from adjoin.learn.gauss_newton import gauss_newton
+from adjoin.learn.modules import LogCholesky, Positive
+from adjoin.learn.parameters import Parameters
+from adjoin.learn.report import Report, directions, in_words, summary
+from adjoin.model import parameters
+from adjoin.model.model import Model, missing
+
+LINEAR = ("inertial", "damping", "friction", "armature", "stiffness")
+"""What torques are linear in; "inertial" is the ten parameters of each body."""
+
+_TEN = ("mass", "mc x", "mc y", "mc z", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
+_TEN_UNITS = ("kg", *["kg m"] * 3, *["kg m^2"] * 6)
+_CHUNK = 4096
+_SAMPLES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The combinations of parameters that torques depend on: matrix @ parameters.
+
+    Attributes:
+        expressions: each in words, as "Izz of link1 + 1 Iyy of link2".
+        matrix: (base parameters, parameters), in the order of `Report.names`.
+        estimate: (base parameters,).
+        error: standard errors.
+    """
+
+    expressions: list[str]
+    matrix: torch.Tensor
+    estimate: torch.Tensor
+    error: torch.Tensor
+
+    def __str__(self) -> str:
+        rows = zip(self.estimate.tolist(), self.error.tolist(), self.expressions, strict=True)
+        return "\n".join(
+            ["    estimate  std. error  base parameter", *[f"{x:12.6g}  {e:10.3g}  {s}" for x, e, s in rows]]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The result of least squares.
+
+    Attributes:
+        params: what was identified, to be passed as `params`; parameters that the data do not determine are as near to
+            the model's as the others allow.
+        report: estimates and standard errors of the parameters; inertias about the frames of the bodies.
+        base: the combinations that are determined.
+    """
+
+    params: dict[str, torch.Tensor]
+    report: Report
+    base: Base
+
+
+def least_squares(
+    model: Model,
+    recording: Recording,
+    *,
+    learn: Sequence[str] = ("inertial",),
+    bodies: Sequence[str] | None = None,
+    consistent: bool = True,
+    check: bool = True,
+    iterations: int = 100,
+) -> Regression:
+    """Identify parameters from torques: q, v, a and tau in, one pass over the data.
+
+    Joints count by the variance of their residuals, which is estimated.
+
+    Args:
+        model: the robot; what is not learned is taken from it.
+        recording: of q, v, a and tau.
+        learn: some of "inertial", "damping", "friction", "armature" and "stiffness".
+        bodies: names of those whose inertial parameters are learned; all by default.
+        consistent: whether masses, inertias and the others must be physical. Without, it is plain linear least squares.
+        check: whether to raise an error if the data determine less than random motions would.
+        iterations: of Gauss-Newton at most, for consistent parameters.
+
+    Returns:
+        Parameters, report and base parameters, in float64.
+
+    Raises:
+        InputError: the data lack something, or excite too little.
+    """
+    layout = _Layout.of(model, learn, bodies)
+    recording.need("least_squares", "q", "v", "a", "tau")
+    samples = recording.samples().to(torch.float64).to("cpu")
+    factors = _factors(layout, samples)
+    size = factors.shape[-1] - 1
+    structure = torch.linalg.qr(_random_rows(layout)).R
+    if check:
+        _check(layout, factors[..., :size].flatten(0, 1), structure)
+    first = samples.need("least_squares", "tau")[0].square().mean(0).sqrt().clamp(min=1e-12)
+    change = _solve(factors / first[:, None, None])
+    noise = _residual(factors, change, len(samples))
+    for _ in range(3):  # the weights need the residuals, which need the weights; it settles at once
+        change = _solve(factors / noise[:, None, None])
+        noise = _residual(factors, change, len(samples))
+    weighted = factors / noise[:, None, None]
+    if consistent:
+        params = _consistent(layout, weighted, iterations)
+        change = layout.vector(params) - layout.start
+        if not torch.equal(layout.vector(params), layout.start):
+            noise = _residual(factors, change, len(samples))
+    else:
+        params = layout.params(layout.start + change)
+    found = _report(layout, samples, factors, change, noise)
+    return Regression(params, found, _base(layout, structure, factors, change, noise))
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Which numbers are learned, in which order: ten a body, then one a degree of freedom of each further name."""
+
+    model: Model
+    bodies: list[int]
+    rest: list[str]
+    start: torch.Tensor
+    names: list[str]
+    units: list[str]
+
+    @staticmethod
+    def of(model: Model, learn: Sequence[str], bodies: Sequence[str] | None) -> "_Layout":
+        for name in learn:
+            if name not in LINEAR:
+                raise InputError(f"least_squares: {missing('linear parameter', 'linear parameters', name, LINEAR)}")
+        if not learn:
+            raise InputError(f"least_squares: learn at least one of {', '.join(LINEAR)}")
+        chosen: list[int] = []
+        if "inertial" in learn:
+            every = [body.name for body in model.bodies]
+            chosen = [model.body_index(name) for name in (every if bodies is None else bodies)]
+        rest = [name for name in LINEAR[1:] if name in learn]
+        own = model.parameters(dtype=torch.float64)
+        start = torch.cat([inertial_parameters(model, own)[chosen].flatten(), *[own[name] for name in rest]])
+        names = [f"{ten} of {model.bodies[body].name}" for body in chosen for ten in _TEN]
+        units = list(_TEN_UNITS) * len(chosen)
+        for name in rest:
+            names += [f"{name} of {column[2:]}" for column in columns(model, "v")]
+            units += [parameters.named(name).unit] * model.nv
+        return _Layout(model, chosen, rest, start, names, units)
+
+    def rows(self, q: torch.Tensor, v: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        """The derivative of torques to the numbers, (..., nv, numbers)."""
+        parts = []
+        if self.bodies:
+            whole = torque_regressor(self.model, q, v, a).unflatten(-1, (-1, 10))
+            parts.append(whole[..., self.bodies, :].flatten(-2))
+        for name in self.rest:
+            if name == "stiffness":
+                reference = self.model.parameters(dtype=q.dtype)["spring_reference"]
+                along = self.model.difference(reference.expand_as(q), q)
+            else:
+                along = {"damping": v, "friction": v.sign(), "armature": a}[name]
+            parts.append(along.diag_embed())
+        return torch.cat(parts, -1)
+
+    def params(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The numbers as `params`."""
+        found: dict[str, torch.Tensor] = {}
+        if self.bodies:
+            ten = inertial_parameters(self.model, self.model.parameters(dtype=torch.float64))
+            ten[self.bodies] = vector[: 10 * len(self.bodies)].reshape(-1, 10)
+            found = from_inertial_parameters(self.model, ten)
+        ends = vector[10 * len(self.bodies) :].reshape(len(self.rest), self.model.nv)
+        return {**found, **dict(zip(self.rest, ends, strict=True))}
+
+    def vector(self, params: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The numbers of `params`."""
+        parts = [params[name] for name in self.rest]
+        if self.bodies:
+            parts.insert(0, inertial_parameters(self.model, params)[self.bodies].flatten())
+        return torch.cat(parts)
+
+
+def _factors(layout: _Layout, samples: Recording) -> torch.Tensor:
+    """For each joint the triangular factor of its rows [regressor, torque that the model lacks]: (nv, n + 1, n + 1)."""
+    found = None
+    for begin in range(0, len(samples), _CHUNK):
+        item = samples[begin : begin + _CHUNK]
+        q, v, a, tau = (item[name] for name in ("q", "v", "a", "tau"))
+        lack = tau - rnea(layout.model, q, v, a, passive=True)
+        rows = torch.cat([layout.rows(q, v, a), lack[..., None]], -1).movedim(-2, 0)
+        found = torch.linalg.qr(rows if found is None else torch.cat([found, rows], -2), mode="r").R
+    assert found is not None
+    short = found.shape[-1] - found.shape[-2]
+    return torch.nn.functional.pad(found, (0, 0, 0, max(short, 0)))
+
+
+def _random_rows(layout: _Layout) -> torch.Tensor:
+    """Rows of motions that leave nothing out."""
+    generator = torch.Generator().manual_seed(0)
+    count = max(_SAMPLES, 2 * len(layout.start) // max(layout.model.nv, 1))
+    q = layout.model.random((count,), generator=generator, dtype=torch.float64)
+    v, a = (torch.randn(count, layout.model.nv, generator=generator, dtype=torch.float64) for _ in range(2))
+    return layout.rows(q, v, a).flatten(0, 1)
+
+
+def _check(layout: _Layout, data: torch.Tensor, structure: torch.Tensor) -> None:
+    size, kept, null = directions(torch.linalg.qr(data).R)
+    _, possible, _ = directions(structure)
+    if kept.shape[1] < possible.shape[1]:
+        said = in_words(null / size[:, None], layout.names, layout.start)
+        listed = "; ".join(said[:4]) + (f"; and {len(said) - 4} more" if len(said) > 4 else "")
+        raise InputError(
+            f"least_squares: too little excitation: the data determine {kept.shape[1]} base parameters, random motions "
+            f"would determine {possible.shape[1]}. The data do not determine {listed}. Record motions that do, learn "
+            f"less, or give check=False"
+        )
+
+
+def _solve(factors: torch.Tensor) -> torch.Tensor:
+    """The change of least length, in scaled numbers, that fits best."""
+    whole = torch.linalg.qr(factors.flatten(0, 1), mode="r").R
+    root, right = whole[:-1, :-1], whole[:-1, -1]
+    size, kept, _ = directions(root)
+    scaled = root / size
+    return kept @ (kept.mT @ (scaled.mT @ right) / (scaled @ kept).square().sum(0)) / size
+
+
+def _residual(factors: torch.Tensor, change: torch.Tensor, count: int) -> torch.Tensor:
+    """The standard deviation of the residuals of each joint, (nv,)."""
+    left = factors[..., :-1] @ change - factors[..., -1]
+    share = len(change) / factors.shape[0]
+    return (left.square().sum(-1) / max(count - share, 1.0)).sqrt().clamp(min=1e-12)
+
+
+def _consistent(layout: _Layout, weighted: torch.Tensor, iterations: int) -> dict[str, torch.Tensor]:
+    """The physical parameters that fit best, from those of the model."""
+    model = layout.model
+    whole = torch.linalg.qr(weighted.flatten(0, 1), mode="r").R
+    root, right = whole[:-1, :-1], whole[:-1, -1]
+    learned = Parameters(model, torch.float64, check=False)
+    if layout.bodies:
+        learned.learn("inertial", LogCholesky, of=[model.bodies[body].name for body in layout.bodies])
+    for name in layout.rest:
+        learned.learn(name, lambda value: Positive(value.clamp(min=1e-3)))
+
+    def residuals(params: dict[str, Any]) -> torch.Tensor:
+        return root @ (layout.vector(params) - layout.start) - right
+
+    gauss_newton(residuals, learned, iterations=iterations, mode="vectorized")
+    with torch.no_grad():
+        return learned()
+
+
+def _report(
+    layout: _Layout, samples: Recording, factors: torch.Tensor, change: torch.Tensor, noise: torch.Tensor
+) -> Report:
+    q, v, a, tau = samples.need("least_squares", "q", "v", "a", "tau")
+    left = []
+    for begin in range(0, len(samples), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        rows = layout.rows(q[part], v[part], a[part])
+        left.append(rnea(layout.model, q[part], v[part], a[part], passive=True) + rows @ change - tau[part])
+    weighted = factors[..., :-1] / noise[:, None, None]
+    return summary(
+        torch.cat(left) / noise,
+        torch.linalg.qr(weighted.flatten(0, 1), mode="r").R,
+        weighted.mT @ weighted,
+        layout.names,
+        layout.units,
+        layout.start + change,
+        torch.eye(len(change), dtype=change.dtype),
+        columns(layout.model, "tau"),
+        measured=tau,
+        time=samples.time,
+        scale=noise,
+    )
+
+
+def _base(
+    layout: _Layout, structure: torch.Tensor, factors: torch.Tensor, change: torch.Tensor, noise: torch.Tensor
+) -> Base:
+    """Parameters whose columns are independent of those before them, with what depends on them added."""
+    lengths = structure.norm(dim=0)
+    taken: list[int] = []
+    basis = structure.new_zeros(structure.shape[0], 0)
+    for k in range(structure.shape[1]):
+        rest = structure[:, k]
+        for _ in range(2):
+            rest = rest - basis @ (basis.mT @ rest)
+        if float(rest.norm()) > 1e-9 * float(lengths[k]) and float(lengths[k]) > 1e-12 * float(lengths.max()):
+            taken.append(k)
+            basis = torch.cat([basis, (rest / rest.norm())[:, None]], -1)
+    matrix = torch.linalg.lstsq(structure[:, taken], structure).solution
+    matrix = torch.where(matrix.abs() < 1e-8, 0.0, matrix)
+    expressions = []
+    for row, k in zip(matrix, taken, strict=True):
+        others = [j for j in (row != 0.0).nonzero().flatten().tolist() if j != k]
+        expressions.append(" ".join([layout.names[k], *[f"{float(row[j]):+.4g} {layout.names[j]}" for j in others]]))
+    weighted = (factors[..., :-1] / noise[:, None, None]).flatten(0, 1)
+    size, kept, _ = directions(torch.linalg.qr(weighted, mode="r").R)
+    inverse = (kept / (weighted / size @ kept).square().sum(0)) @ kept.mT
+    scaled = matrix / size
+    error = torch.einsum("na,ab,nb->n", scaled, inverse, scaled).clamp(min=0.0).sqrt()
+    return Base(expressions, matrix, matrix @ (layout.start + change), error)

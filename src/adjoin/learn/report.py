@@ -1,0 +1,321 @@
+"""What was identified, how well, and what could not be: from the derivative of the residuals to what was learned.
+
+With the Jacobian J of the residuals, JᵀJ over the variance of the noise is the Fisher information. The variance is
+estimated for each channel (the last dimension of the residuals), and the errors are those of least squares under it,
+(JᵀJ)⁻¹ Jᵀ Sigma J (JᵀJ)⁻¹. What lies in the null space of J changes nothing in the data: it is told in words.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from adjoin.errors import InputError
+from adjoin.learn.gauss_newton import Residuals, jacobian
+from adjoin.learn.parameters import Parameters
+from adjoin.model import parameters
+
+_SHOWN = 8
+_ENDS = {3: "x y z", 4: "w x y z", 6: "xx xy xz yy yz zz"}
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The result of an identification.
+
+    Attributes:
+        names: of what was learned, as "mass of link3".
+        units: of each.
+        estimate: (n,).
+        error: standard errors, (n,); inf for what is not identifiable.
+        unidentifiable: one sentence for each direction that the data say nothing about.
+        noise: standard deviation of the residuals of each channel.
+        channels: their names.
+        residuals: predicted less measured, (..., channels).
+        measured: what was measured, in the same units, if it was given.
+        time: of the samples, if it was given.
+    """
+
+    names: list[str]
+    units: list[str]
+    estimate: torch.Tensor
+    error: torch.Tensor
+    unidentifiable: list[str]
+    noise: torch.Tensor
+    channels: list[str]
+    residuals: torch.Tensor
+    measured: torch.Tensor | None = None
+    time: torch.Tensor | None = None
+
+    def __getitem__(self, name: str) -> tuple[float, float]:
+        """Estimate and standard error by name."""
+        if name not in self.names:
+            raise InputError(f"no estimate {name!r}; estimates: {', '.join(self.names)}")
+        k = self.names.index(name)
+        return float(self.estimate[k]), float(self.error[k])
+
+    @property
+    def identifiable(self) -> torch.Tensor:
+        """Which of the estimates the data determine, (n,) of booleans."""
+        return self.error.isfinite()
+
+    @property
+    def nmse(self) -> float | None:
+        """Mean squared residual over the variance of what was measured, mean over the channels."""
+        if self.measured is None:
+            return None
+        flat, rest = self.measured.reshape(-1, len(self.channels)), self.residuals.reshape(-1, len(self.channels))
+        return float((rest.square().mean(0) / flat.var(0, correction=0)).mean())
+
+    def __str__(self) -> str:
+        wide = max([len(name) for name in self.names] + [4])
+        lines = [f"{'what':<{wide}}  {'estimate':>12}  {'std. error':>10}  {'%':>7}  unit"]
+        for name, unit, value, error in zip(
+            self.names, self.units, self.estimate.tolist(), self.error.tolist(), strict=True
+        ):
+            if error == torch.inf:
+                shown = f"{'-':>10}  {'-':>7}"
+            else:
+                share = f"{100.0 * error / abs(value):7.2g}" if value else f"{'-':>7}"
+                shown = f"{error:10.3g}  {share}"
+            note = (
+                "  not identifiable" if error == torch.inf else "  not told apart from 0" if error > abs(value) else ""
+            )
+            lines.append(f"{name:<{wide}}  {value:12.6g}  {shown}  {unit}{note}")
+        if self.unidentifiable:
+            lines += ["", "The data do not determine:", *[f"  - {said}" for said in self.unidentifiable]]
+        noise = ", ".join(
+            f"{name} {value:.3g}" for name, value in zip(self.channels[:12], self.noise.tolist(), strict=False)
+        )
+        more = f", ... ({len(self.channels) - 12} more)" if len(self.channels) > 12 else ""
+        lines += ["", f"{self.residuals.numel()} residuals; standard deviation: {noise}{more}"]
+        if (share := self.nmse) is not None:
+            lines.append(f"normalised mean squared error {share:.3g}")
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """A matplotlib figure: what was measured and predicted on the left, residuals on the right, by channel."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise InputError("Report.plot needs matplotlib: pip install matplotlib") from None
+        count = min(len(self.channels), _SHOWN)
+        rest = self.residuals.reshape(
+            -1, self.residuals.shape[-2] if self.residuals.ndim > 1 else 1, len(self.channels)
+        )
+        rest = rest[0].detach().cpu()
+        figure = Figure(figsize=(10, 1.0 + 1.5 * count), layout="constrained")
+        axes: Any = figure.subplots(count, 2, squeeze=False, sharex="col", width_ratios=(3, 1))
+        time = torch.arange(len(rest)) if self.time is None else self.time.reshape(-1, len(rest))[0].detach().cpu()
+        for k, (left, right) in enumerate(axes):
+            if self.measured is not None:
+                own = self.measured.reshape(-1, *rest.shape)[0, :, k].detach().cpu()
+                left.plot(time, own, ".", markersize=2, color="#808080", label="measured")
+                left.plot(time, own + rest[:, k], linewidth=1.0, color="#0072b2", label="predicted")
+            else:
+                left.plot(time, rest[:, k], linewidth=0.8, color="#0072b2", label="residual")
+            left.set_ylabel(self.channels[k], fontsize="small")
+            right.hist(self.residuals[..., k].reshape(-1).detach().cpu().numpy(), bins=40, color="#0072b2")
+            right.set_yticks([])
+        axes[0, 0].legend(fontsize="small", loc="upper right")
+        axes[0, 1].set_title("residuals", fontsize="medium")
+        axes[-1, 0].set_xlabel("sample" if self.time is None else "time, s")
+        return figure
+
+
+def report(
+    residuals: Residuals,
+    module: torch.nn.Module,
+    *,
+    quantities: Callable[[Any], dict[str, torch.Tensor]] | None = None,
+    measured: torch.Tensor | None = None,
+    time: torch.Tensor | None = None,
+    channels: Sequence[str] | None = None,
+    scale: torch.Tensor | None = None,
+    mode: str = "forward",
+) -> Report:
+    """How well a module's numbers are determined by residuals, at where they are now.
+
+    Args:
+        residuals: takes `module()` and gives predicted less measured, (..., channels), weighted as they were fitted.
+        module: what was learned: `Parameters`, or any module.
+        quantities: takes `module()` and gives what to report, name -> tensor; by default the parameters that were
+            learned if the module gives a robot's `params`, and its raw numbers otherwise.
+        measured: (..., channels), for the plot.
+        time: (...), for the plot.
+        channels: names of the last dimension.
+        scale: what residuals are multiplied with to be in the units of what was measured.
+        mode: of the Jacobian, "forward", a pass for each raw number, or "reverse", a pass for each residual.
+
+    Returns:
+        Estimates, standard errors and what is not identifiable.
+    """
+    value, slopes = jacobian(residuals, module, mode)
+    if value.ndim < 2:
+        value, slopes = value.reshape(-1, 1), slopes.reshape(-1, 1, slopes.shape[-1])
+    count = value.shape[-1]
+    names, units, estimate, turn = quantities_of(module, quantities)
+    flat = slopes.reshape(-1, count, slopes.shape[-1])
+    return summary(
+        value,
+        torch.linalg.qr(flat.flatten(0, 1)).R,
+        torch.einsum("sca,scb->cab", flat, flat),
+        names,
+        units,
+        estimate,
+        turn,
+        measured=measured,
+        time=time,
+        channels=[f"channel {k}" for k in range(count)] if channels is None else list(channels),
+        scale=scale,
+    )
+
+
+def summary(
+    residuals: torch.Tensor,
+    root: torch.Tensor,
+    information: torch.Tensor,
+    names: list[str],
+    units: list[str],
+    estimate: torch.Tensor,
+    turn: torch.Tensor,
+    channels: list[str],
+    measured: torch.Tensor | None = None,
+    time: torch.Tensor | None = None,
+    scale: torch.Tensor | None = None,
+) -> Report:
+    """A report from what the Jacobian was made into.
+
+    Args:
+        residuals: (..., channels).
+        root: a matrix whose square rootᵀ root is JᵀJ, (m, raw numbers).
+        information: JᵀJ of each channel, (channels, raw numbers, raw numbers).
+        names: of the quantities.
+        units: of the quantities.
+        estimate: of the quantities, (n,).
+        turn: derivative of the quantities to the raw numbers, (n, raw numbers).
+        channels: names.
+        measured: for the plot.
+        time: for the plot.
+        scale: of the channels, see `report`.
+    """
+    size, kept, null = directions(root)
+    count = residuals[..., 0].numel()
+    free = max(count - kept.shape[1] / residuals.shape[-1], 1.0)
+    variance = residuals.reshape(-1, residuals.shape[-1]).square().sum(0) / free
+    sigma = torch.einsum("c,cab->ab", variance, information)
+    scaled = turn / size
+    inverse = (kept * (1.0 / (root / size @ kept).square().sum(0))) @ kept.mT
+    covariance = inverse @ (sigma / size[:, None] / size) @ inverse
+    error = torch.einsum("na,ab,nb->n", scaled, covariance, scaled).clamp(min=0.0).sqrt()
+    lost = (scaled @ null).norm(dim=-1) > 1e-5 * scaled.norm(dim=-1)
+    error = torch.where(lost, torch.inf, error)
+    said = in_words(scaled @ null, names, estimate)
+    residuals = residuals if scale is None else residuals * scale
+    noise = (residuals.reshape(-1, len(channels)).square().sum(0) / free).sqrt()
+    return Report(names, units, estimate, error, said, noise, channels, residuals, measured, time)
+
+
+def directions(root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The scale of each raw number; bases of what the data determine and of what they do not, in scaled numbers."""
+    length = root.norm(dim=0)
+    scale = torch.where(length > 1e-12 * length.max(), length, length.max().clamp(min=torch.finfo(root.dtype).tiny))
+    _, sizes, right = torch.linalg.svd(root / scale, full_matrices=True)
+    rank = int((sizes > torch.finfo(root.dtype).eps ** 0.6 * sizes[:1]).sum())
+    return scale, right[:rank].mT, right[rank:].mT
+
+
+def in_words(null: torch.Tensor, names: list[str], estimate: torch.Tensor) -> list[str]:
+    """A sentence for each direction of a null space (quantities, directions), about as few quantities as may be."""
+    rows = null.mT.clone()
+    rows = rows[rows.norm(dim=-1) > 0.0]
+    sentences = []
+    for k in range(len(rows)):
+        # Gauss-Jordan elimination with the largest entry there is for a pivot leaves sparse rows.
+        left = rows[k:]
+        if float(left.abs().max()) <= 1e-9 * float(null.abs().max()):
+            rows = rows[:k]
+            break
+        place = int(left.abs().argmax())
+        row, column = k + place // rows.shape[1], place % rows.shape[1]
+        rows[[k, row]] = rows[[row, k]]
+        rows[k] /= rows[k, column].clone()
+        others = torch.arange(len(rows)) != k
+        rows[others] -= rows[others, column, None] * rows[k]
+    for row in rows:
+        found = (row.abs() > 1e-6 * row.abs().max()).nonzero().flatten().tolist()
+        found.sort(key=row.abs().tolist().__getitem__, reverse=True)
+        if len(found) == 1:
+            sentences.append(f"{names[found[0]]}: it has no effect on them (left at {float(estimate[found[0]]):g})")
+            continue
+        terms = ", ".join(f"{float(row[k]):+.3g} {names[k]}" for k in found[:6])
+        more = f", and {len(found) - 6} more" if len(found) > 6 else ""
+        sentences.append(f"these together, only their combination: {terms}{more}")
+    return sentences
+
+
+def quantities_of(
+    module: torch.nn.Module, quantities: Callable[[Any], dict[str, torch.Tensor]] | None = None
+) -> tuple[list[str], list[str], torch.Tensor, torch.Tensor]:
+    """Names, units, values, and derivatives to the raw numbers, of what is to be reported."""
+    model = module._model if isinstance(module, Parameters) else None
+    if quantities is None and model is None:
+        with torch.no_grad():
+            raw = {name: value for name, value in module.named_parameters() if value.requires_grad}
+        values = torch.cat([value.detach().reshape(-1) for value in raw.values()])
+        labels = [label for name, value in raw.items() for label in _labels(name, tuple(value.shape))]
+        return labels, [""] * len(labels), values, torch.eye(len(values)).to(values)
+    chosen = quantities or (lambda params: params)
+    names, units, values, turns = [], [], [], []
+    with torch.no_grad():
+        shapes = {name: tuple(value.shape) for name, value in chosen(module()).items()}
+    for name, shape in shapes.items():
+        value, turn = jacobian(lambda given, name=name: chosen(given)[name], module)
+        value, turn = value.reshape(-1), turn.reshape(-1, turn.shape[-1])
+        known = parameters.find(name) if model is not None and quantities is None else None
+        labels = _labels(name, shape) if known is None else _parameter_labels(model, known, shape)
+        moving = (turn != 0.0).any(-1) if known is not None else torch.ones(len(value), dtype=torch.bool)
+        names += [label for label, moves in zip(labels, moving.tolist(), strict=True) if moves]
+        units += ["" if known is None else known.unit] * int(moving.sum())
+        values.append(value[moving])
+        turns.append(turn[moving])
+    return names, units, torch.cat(values), torch.cat(turns)
+
+
+def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    if not shape:
+        return [name]
+    return [f"{name}[{', '.join(map(str, index))}]" for index in itertools.product(*map(range, shape))]
+
+
+def _parameter_labels(model: Any, parameter: parameters.Parameter, shape: tuple[int, ...]) -> list[str]:
+    """As "mass of link3", "com x of link3", "damping of joint2", with the environment if there are several."""
+    owners: list[str]
+    if parameter.owner == "world":
+        owners = [""]
+    elif parameter.owner in ("dofs", "configuration"):
+        owners = _coordinate_names(model, parameter.owner)
+    elif parameter.name == "actuator_gear":
+        owners = [f" of {item.name}" for item in model.actuators for _ in item.gear]
+    else:
+        owners = [f" of {item.name}" for item in getattr(model, parameter.owner)]
+    ends = [""]
+    if parameter.tail:
+        size = parameter.tail[0]
+        ends = [f" {end}" for end in _ENDS[size].split()]
+    own = [f"{parameter.name}{end}{owner}" for owner in owners for end in ends]
+    lead = shape[: len(shape) - len(parameters.shape(model, parameter))]
+    if not lead:
+        return own
+    places = [label[1:-1] for label in _labels("", lead)]
+    return [f"{label} (environment {place})" for place in places for label in own]
+
+
+def _coordinate_names(model: Any, owner: str) -> list[str]:
+    found = []
+    for joint in model.joints:
+        count = joint.nv if owner == "dofs" else joint.nq
+        found += [f" of {joint.name}{f' ({k})' if count > 1 else ''}" for k in range(count)]
+    return found
