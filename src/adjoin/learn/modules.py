@@ -1,7 +1,7 @@
 """Parameter modules: what an optimiser may move freely, and the physical value that it stands for.
 
 Each is constructed from the value it shall start with, of any leading shape: one for all, one a body, one an
-environment and body. The raw numbers are unbounded; every one of them is a valid value.
+environment and body. The raw numbers are unbounded; every one of them stands for a valid value.
 
 Inertias are the six numbers xx xy xz yy yz zz about the centre of mass; 3x3 matrices are taken as well.
 
@@ -11,15 +11,21 @@ Smooth parameterization of rigid-body inertia; the second moments of mass that m
 Kim and Slotine 2018, Linear matrix inequalities for physically-consistent inertial parameter identification.
 """
 
+import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 
 from adjoin.errors import InputError
 from adjoin.model.physical import ROUNDING
-from adjoin.spatial.rotation import Quaternion, from_quaternion, quaternion_exp, quaternion_multiply
-from adjoin.spatial.vector import vector3
+from adjoin.spatial import vector
+from adjoin.spatial.inertia import Symmetric3, rotate
+from adjoin.spatial.matter import rotational
+from adjoin.spatial.rotation import from_quaternion, quaternion_exp, quaternion_multiply
+from adjoin.spatial.vector import matrix3, vector3
+from adjoin.trace import Function, exp, sin, sqrt, tanh
 
 Value = torch.Tensor | float | Sequence[Any]
 
@@ -51,7 +57,41 @@ def symmetric_matrix(numbers: torch.Tensor) -> torch.Tensor:
     return numbers[..., _ROWS]
 
 
-class Unconstrained(torch.nn.Module):
+class ParameterModule(torch.nn.Module):
+    """A module whose value is a function of tensors of its own, written over scalars so that kernels can take it in.
+
+    Attributes:
+        SHAPES: the tensors by attribute, each with its shape for one value. They may have further dimensions in front.
+    """
+
+    SHAPES: ClassVar[dict[str, tuple[int, ...]]] = {"raw": ()}
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        """The tensors that the value is made of."""
+        return tuple(getattr(self, name) for name in self.SHAPES)
+
+    def of(self, *inputs: Any) -> Any:
+        """The value over arrays of scalars, one array for each of the inputs."""
+        raise NotImplementedError
+
+    def forward(self) -> Any:
+        """The value."""
+        return _kernel(type(self))(*self.inputs())
+
+
+@functools.cache
+def _kernel(module: type[ParameterModule]) -> Function:
+    """The value of all modules of a class, as one fused kernel."""
+    blank = module.__new__(module)
+
+    def value(**inputs: Any) -> Any:
+        return module.of(blank, *inputs.values())
+
+    value.__name__ = module.__name__
+    return Function(value, module.SHAPES)
+
+
+class Unconstrained(ParameterModule):
     """Any value.
 
     Args:
@@ -60,35 +100,45 @@ class Unconstrained(torch.nn.Module):
 
     def __init__(self, value: Value):
         super().__init__()
-        self.raw = torch.nn.Parameter(_tensor(type(self).__name__, value))
+        self.raw = torch.nn.Parameter(_tensor("Unconstrained", value))
+
+    def of(self, raw: Any) -> Any:
+        """See `ParameterModule`."""
+        return raw
 
     def forward(self) -> torch.Tensor:
         """The value."""
         return self.raw
 
 
-class Positive(torch.nn.Module):
+class Positive(ParameterModule):
     """Values above a floor, by their logarithm: a step of 0.01 is a change by one per cent.
 
     Args:
         value: to start with, of any shape, above the floor.
-        floor: what the value stays above.
+        floor: what the value stays above, 0 or more.
     """
 
     def __init__(self, value: Value, floor: float = 0.0):
         super().__init__()
         given = _tensor("Positive", value)
+        if not floor >= 0.0:
+            raise InputError(f"Positive: floor must not be negative, got {floor:g}")
         if not bool((given > floor).all()):
             raise InputError(f"Positive: the value to start with must be above {floor:g}, got {_least(given):g}")
         self.floor = floor
         self.raw = torch.nn.Parameter((given - floor).log())
+
+    def of(self, raw: Any) -> Any:
+        """See `ParameterModule`."""
+        return exp(raw) + self.floor
 
     def forward(self) -> torch.Tensor:
         """The value."""
         return self.raw.exp() + self.floor if self.floor else self.raw.exp()
 
 
-class Bounded(torch.nn.Module):
+class Bounded(ParameterModule):
     """Values between two limits, by a sigmoid.
 
     Args:
@@ -97,6 +147,7 @@ class Bounded(torch.nn.Module):
         upper: limits, one or of the value's shape.
     """
 
+    SHAPES: ClassVar = {"raw": (), "lower": (), "upper": ()}
     lower: torch.Tensor
     upper: torch.Tensor
 
@@ -115,61 +166,75 @@ class Bounded(torch.nn.Module):
         self.register_buffer("upper", bounds[1])
         self.raw = torch.nn.Parameter(torch.logit((given - self.lower) / (self.upper - self.lower)))
 
+    def of(self, raw: Any, lower: Any, upper: Any) -> Any:
+        """See `ParameterModule`."""
+        return lower + (upper - lower) * _sigmoid(raw)
+
     def forward(self) -> torch.Tensor:
         """The value."""
         return torch.lerp(self.lower, self.upper, self.raw.sigmoid())
 
 
-class Symmetric(torch.nn.Module):
+class Symmetric(ParameterModule):
     """Any symmetric inertia, physical or not.
 
     Args:
         value: to start with, (..., 6) or (..., 3, 3).
     """
 
+    SHAPES: ClassVar = {"raw": (6,)}
+
     def __init__(self, value: Value):
         super().__init__()
         self.raw = torch.nn.Parameter(symmetric_numbers(_inertias("Symmetric", value)))
+
+    def of(self, raw: Any) -> Any:
+        """See `ParameterModule`."""
+        return raw
 
     def forward(self) -> torch.Tensor:
         """The inertias, (..., 6)."""
         return self.raw
 
 
-class PositiveDefinite(torch.nn.Module):
+class PositiveDefinite(ParameterModule):
     """Positive definite inertias, by the logarithm of their Cholesky factor; the triangle inequality may not hold.
 
     Args:
         value: to start with, (..., 6) or (..., 3, 3).
     """
 
+    SHAPES: ClassVar = {"raw": (6,)}
+
     def __init__(self, value: Value):
         super().__init__()
         self.raw = torch.nn.Parameter(_factor(_lifted("PositiveDefinite", _inertias("PositiveDefinite", value))))
 
-    def forward(self) -> torch.Tensor:
-        """The inertias, (..., 6)."""
-        return torch.stack(_square(self.raw), -1)
+    def of(self, raw: Any) -> Any:
+        """See `ParameterModule`."""
+        return _array(_square(raw))
 
 
-class Covariance(torch.nn.Module):
+class Covariance(ParameterModule):
     """Physical inertias, by the covariance of mass: positive definite, and the triangle inequality holds.
 
     Args:
         value: to start with, (..., 6) or (..., 3, 3).
     """
 
+    SHAPES: ClassVar = {"raw": (6,)}
+
     def __init__(self, value: Value):
         super().__init__()
-        inertia = _inertias("Covariance", value)
-        self.raw = torch.nn.Parameter(_factor(_lifted("Covariance", _second_moments(inertia))))
+        second = _second_moments(_inertias("Covariance", value))
+        self.raw = torch.nn.Parameter(_factor(_lifted("Covariance", second)))
 
-    def forward(self) -> torch.Tensor:
-        """The inertias, (..., 6)."""
-        return torch.stack(_about(_square(self.raw)), -1)
+    def of(self, raw: Any) -> Any:
+        """See `ParameterModule`."""
+        return _array(rotational(_square(raw)))
 
 
-class Triangular(torch.nn.Module):
+class Triangular(ParameterModule):
     """Physical inertias, by a rotation and principal moments that are the sides of a triangle.
 
     The raw numbers are a rotation vector, the logarithms of two sides, and the logit of the angle between them over pi.
@@ -178,44 +243,42 @@ class Triangular(torch.nn.Module):
         value: to start with, (..., 6) or (..., 3, 3).
     """
 
+    SHAPES: ClassVar = {"raw": (6,), "axes": (3, 3)}
     axes: torch.Tensor
 
     def __init__(self, value: Value):
         super().__init__()
-        inertia = _inertias("Triangular", value)
-        second = _lifted("Triangular", _second_moments(inertia))
-        spread, axes = torch.linalg.eigh(second)
+        spread, axes = torch.linalg.eigh(_lifted("Triangular", _second_moments(_inertias("Triangular", value))))
         axes = axes * torch.linalg.det(axes)[..., None, None].sign()
         x, y, z = (spread.sum(-1, keepdim=True) - spread).unbind(-1)
         # z² = (x - y)² + 4 x y sin²(angle / 2), the law of cosines without cancellation.
         half = ((z - x + y) * (z + x - y) / (4.0 * x * y)).sqrt().clamp(max=1.0).asin()
-        angle = torch.logit(half * (2.0 / torch.pi))
-        raw = torch.stack([x.log(), y.log(), angle], -1)
+        raw = torch.stack([x.log(), y.log(), torch.logit(half * (2.0 / torch.pi))], -1)
         self.register_buffer("axes", axes)
         self.raw = torch.nn.Parameter(torch.cat([torch.zeros_like(raw), raw], -1))
 
-    def forward(self) -> torch.Tensor:
-        """The inertias, (..., 6)."""
-        turn = _rotation(quaternion_exp(vector3(self.raw[..., :3].unbind(-1))))
-        x, y, angle = self.raw[..., 3:].unbind(-1)
-        x, y, half = x.exp(), y.exp(), (0.5 * torch.pi * angle.sigmoid()).sin()
-        z = ((x - y).square() + 4.0 * x * y * half.square()).sqrt()
-        axes = self.axes @ turn
-        return symmetric_numbers((axes * torch.stack([x, y, z], -1)[..., None, :]) @ axes.mT)
+    def of(self, raw: Any, axes: Any) -> Any:
+        """See `ParameterModule`."""
+        turn = vector.multiply(matrix3(axes), from_quaternion(quaternion_exp(vector3(raw[:3]))))
+        x, y, half = exp(raw[3]), exp(raw[4]), sin(0.5 * torch.pi * _sigmoid(raw[5]))
+        z = sqrt((x - y) * (x - y) + 4.0 * x * y * half * half)
+        return _array(rotate(turn, (x, 0.0, 0.0, y, 0.0, z)))
 
 
-class LogCholesky(torch.nn.Module):
+class LogCholesky(ParameterModule):
     """Mass, centre of mass and inertia together, always physically consistent, for the group "inertial".
 
     The raw numbers (..., 10) are the logarithm of the mass, those of the diagonal of the Cholesky factor of the
     covariance of mass about its centre, the three entries below it, and the centre of mass: the log-Cholesky
-    parametrisation of the pseudo-inertia. Unlike `Covariance`, a change of mass scales the inertia with it.
+    parametrisation of the pseudo-inertia. Unlike with `Covariance`, a change of mass scales the inertia with it.
 
     Args:
         mass: to start with, (...), kg.
         com: to start with, (..., 3), m.
         inertia: to start with, (..., 6) or (..., 3, 3), about the centre of mass, kg m^2.
     """
+
+    SHAPES: ClassVar = {"raw": (10,)}
 
     def __init__(self, mass: Value, com: Value, inertia: Value):
         super().__init__()
@@ -231,20 +294,20 @@ class LogCholesky(torch.nn.Module):
         factor = _factor(_lifted("LogCholesky", second))
         self.raw = torch.nn.Parameter(torch.cat([masses.log()[..., None], factor, centres], -1))
 
-    def forward(self) -> Inertial:
-        """Mass, centre of mass and inertia."""
-        mass = self.raw[..., 0].exp()
-        inertia = mass[..., None] * torch.stack(_about(_square(self.raw[..., 1:7])), -1)
-        return Inertial(mass, self.raw[..., 7:], inertia)
+    def of(self, raw: Any) -> Inertial:
+        """See `ParameterModule`."""
+        mass = exp(raw[0])
+        return Inertial(mass, raw[7:], mass * _array(rotational(_square(raw[1:7]))))
 
 
-class Rotation(torch.nn.Module):
+class Rotation(ParameterModule):
     """Rotations, by a rotation vector from where they start: unit quaternions [w x y z], smooth within a full turn.
 
     Args:
         value: to start with, quaternions (..., 4).
     """
 
+    SHAPES: ClassVar = {"raw": (3,), "start": (4,)}
     start: torch.Tensor
 
     def __init__(self, value: Value):
@@ -255,10 +318,9 @@ class Rotation(torch.nn.Module):
         self.register_buffer("start", given / given.norm(dim=-1, keepdim=True))
         self.raw = torch.nn.Parameter(torch.zeros_like(given[..., 1:]))
 
-    def forward(self) -> torch.Tensor:
-        """Unit quaternions, (..., 4)."""
-        turn = quaternion_exp(vector3(self.raw.unbind(-1)))
-        return torch.stack(quaternion_multiply(_quaternion(self.start), turn), -1)
+    def of(self, raw: Any, start: Any) -> Any:
+        """See `ParameterModule`."""
+        return _array(quaternion_multiply(tuple(start), quaternion_exp(vector3(raw))))
 
 
 def _tensor(label: str, value: Value) -> torch.Tensor:
@@ -307,27 +369,19 @@ def _factor(matrix: torch.Tensor) -> torch.Tensor:
     return torch.cat([factor.diagonal(dim1=-2, dim2=-1).log(), rest], -1)
 
 
-def _square(raw: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _square(raw: Any) -> Symmetric3:
     """xx xy xz yy yz zz of the matrix with these raw numbers."""
-    a, b, c = raw[..., :3].exp().unbind(-1)
-    d, e, f = raw[..., 3:].unbind(-1)
+    a, b, c = (exp(x) for x in raw[:3])
+    d, e, f = raw[3:]
     return a * a, a * d, a * e, b * b + d * d, b * f + d * e, c * c + e * e + f * f
 
 
-def _about(second: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The inertia of second moments of mass."""
-    xx, xy, xz, yy, yz, zz = second
-    return yy + zz, -xy, -xz, xx + zz, -yz, xx + yy
+def _sigmoid(x: Any) -> Any:
+    return 0.5 + 0.5 * tanh(0.5 * x)
 
 
-def _rotation(q: Quaternion) -> torch.Tensor:
-    """Matrices (..., 3, 3) of unit quaternions."""
-    return torch.stack([torch.stack(list(row), -1) for row in from_quaternion(q)], -2)
-
-
-def _quaternion(tensor: torch.Tensor) -> Quaternion:
-    w, x, y, z = tensor.unbind(-1)
-    return w, x, y, z
+def _array(scalars: Sequence[Any]) -> Any:
+    return np.array(scalars, dtype=object)
 
 
 def _least(tensor: torch.Tensor) -> float:

@@ -1,5 +1,7 @@
 """Which numbers of a model are learned: a `torch.nn.Module` that gives the `params` of every call."""
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,10 +9,12 @@ from typing import Any
 import torch
 
 from adjoin.errors import InputError
-from adjoin.learn.modules import symmetric_numbers
+from adjoin.learn.modules import Covariance, LogCholesky, Positive, Rotation, Triangular, symmetric_numbers
 from adjoin.model import parameters
 from adjoin.model.model import Model, missing
 from adjoin.model.physical import ROUNDING
+from adjoin.spatial.inertia import second_moment
+from adjoin.trace import Function, minimum, select
 
 INERTIAL = "inertial"
 """The name of the group of mass, com and inertia."""
@@ -19,8 +23,15 @@ GROUPS: dict[str, tuple[str, ...]] = {INERTIAL: ("mass", "com", "inertia")}
 
 _NOT_NEGATIVE = ("mass", "damping", "friction", "armature", "stiffness", "geometry_size", "geometry_friction")
 _ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation")
+_SURE: dict[str, Any] = {
+    **dict.fromkeys(_NOT_NEGATIVE, Positive),
+    **dict.fromkeys(_ROTATIONS, Rotation),
+    "mass": (Positive, LogCholesky),
+    "inertia": (Covariance, Triangular, LogCholesky),
+    **dict.fromkeys(("lower", "upper", "velocity_limit", "effort_limit"), ()),
+}
+"""Modules whose values can only be wrong by being NaN; for parameters that are not here, that is all of them."""
 _INFINITE = ("lower", "upper", "velocity_limit", "effort_limit")
-_TRACE = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,9 @@ class Parameters(torch.nn.Module):
         found: Any = self.parts[name]
         found.append(module)
         try:
-            self._values(part, module)
+            values = self._values(part, module)
+            if self.check:
+                _check([(part, member, value, module) for member, value in values.items()])
         except InputError:
             del found[len(found) - 1]
             raise
@@ -132,10 +145,14 @@ class Parameters(torch.nn.Module):
             parameter name -> (*batch, ...), to be passed as `params`.
         """
         made: dict[str, list[torch.Tensor]] = {}
+        doubtful: list[tuple[Part, str, torch.Tensor, torch.nn.Module]] = []
         for name, modules in self.parts.items():
             for module, part in zip(modules, self._parts_of(name), strict=True):  # type: ignore[arg-type]
                 for member, value in self._values(part, module).items():
                     made.setdefault(member, []).append(value)
+                    doubtful.append((part, member, value, module))
+        if self.check:
+            _check(doubtful)
         return {name: self._full(name, values) for name, values in made.items()}
 
     def model(self) -> Model:
@@ -180,22 +197,18 @@ class Parameters(torch.nn.Module):
             names = GROUPS[part.name]
             if not isinstance(given, tuple) or len(given) != len(names):
                 raise InputError(
-                    f"{self._whose(part)}: {type(module).__name__} must return the tuple ({', '.join(names)}), "
+                    f"{_whose(part)}: {type(module).__name__} must return the tuple ({', '.join(names)}), "
                     f"got a {type(given).__name__}"
                 )
             found = dict(zip(names, given, strict=True))
         else:
             found = {part.name: given}
-        found = {name: self._shaped(part, name, value, module) for name, value in found.items()}
-        if self.check:
-            for name, value in found.items():
-                self._check(part, name, value.detach(), module)
-        return found
+        return {name: self._shaped(part, name, value, module) for name, value in found.items()}
 
     def _shaped(self, part: Part, name: str, value: Any, module: torch.nn.Module) -> torch.Tensor:
         tail = parameters.named(name).tail
         count = len(part.places)
-        said = f"{self._whose(part, name)}: {type(module).__name__} returned"
+        said = f"{_whose(part, name)}: {type(module).__name__} returned"
         if not isinstance(value, torch.Tensor):
             raise InputError(f"{said} a {type(value).__name__}; it must return a torch tensor")
         like = self._start(name)
@@ -248,23 +261,33 @@ class Parameters(torch.nn.Module):
             self._indices[key] = None if whole else torch.tensor(places, device=device)
         return self._indices[key]
 
-    def _check(self, part: Part, name: str, value: torch.Tensor, module: torch.nn.Module) -> None:
-        """Raise `InputError` for a value that no robot has."""
-        fine, rule = _fine(name, value)
-        if bool(fine.all()):
-            return
-        place = (~fine).nonzero()[0].tolist()
-        flaw = "it must not be NaN" if bool(value[tuple(place)].isnan().any()) else rule
-        shared = not part.places or fine.shape[-1] != len(part.places)
-        whose = self._whose(part, name, None if shared else part.owners[place[-1]])
-        batch = place if not part.places else place[:-1]
-        where = f"environment {', '.join(map(str, batch))}: " if batch else ""
-        raise InputError(f"{where}{whose}: {type(module).__name__} returned {value[tuple(place)].tolist()}; {flaw}")
 
-    def _whose(self, part: Part, name: str | None = None, item: str | None = None) -> str:
-        items = part.items if item is None else (item,)
-        listed = f" of {', '.join(map(repr, items[:4]))}{', ...' if len(items) > 4 else ''}" if items else ""
-        return f"{name or part.name!s}{listed}"
+def _whose(part: Part, name: str | None = None, item: str | None = None) -> str:
+    items = part.items if item is None else (item,)
+    listed = f" of {', '.join(map(repr, items[:4]))}{', ...' if len(items) > 4 else ''}" if items else ""
+    return f"{name or part.name}{listed}"
+
+
+def _check(found: Sequence[tuple[Part, str, torch.Tensor, torch.nn.Module]]) -> None:
+    """Raise `InputError` for a value that no robot has; what can only be NaN is looked at all at once."""
+    sure = [value for _, name, value, module in found if isinstance(module, _SURE.get(name, torch.nn.Module))]
+    fine = not sure or math.isfinite(float(sum(value.detach().sum() for value in sure)))
+    for part, name, value, module in found:
+        if not fine or not isinstance(module, _SURE.get(name, torch.nn.Module)):
+            _check_one(part, name, value.detach(), module)
+
+
+def _check_one(part: Part, name: str, value: torch.Tensor, module: torch.nn.Module) -> None:
+    fine, rule = _fine(name, value)
+    if bool(fine.all()):
+        return
+    place = tuple((~fine).nonzero()[0].tolist())
+    flaw = "it must not be NaN" if bool(value[place].isnan().any()) else rule
+    shared = not part.places or fine.shape[-1] != len(part.places)
+    whose = _whose(part, name, None if shared else part.owners[place[-1]])
+    batch = place if not part.places else place[:-1]
+    where = f"environment {', '.join(map(str, batch))}: " if batch else ""
+    raise InputError(f"{where}{whose}: {type(module).__name__} returned {value[place].tolist()}; {flaw}")
 
 
 def _own(name: str) -> str:
@@ -306,13 +329,23 @@ def _fine(name: str, value: torch.Tensor) -> tuple[torch.Tensor, str]:
 
 
 def _physical(inertia: torch.Tensor) -> torch.Tensor:
-    """Whether the second moments of mass are positive, up to rounding, by Sylvester's criterion."""
-    numbers = inertia.double()
-    trace = numbers @ _TRACE.to(numbers)
+    """Whether the second moments of mass are positive, up to rounding; the inertia of a point is 0."""
     margin = max(ROUNDING, 16.0 * torch.finfo(inertia.dtype).eps)
-    half = (0.5 + margin) * trace
-    a, b, c, d, e, f = (-numbers).unbind(-1)
-    a, d, f = a + half, d + half, f + half
-    two = a * d - b * b
-    three = f * two + c * (b * e - d * c) - e * (a * e - b * c)
-    return ((a > 0.0) & (two > 0.0) & (three > 0.0)) | (numbers == 0.0).all(-1)
+    numbers = inertia.double()
+    return _positive()(numbers, numbers.new_tensor(margin)) > 0.0
+
+
+@functools.cache
+def _positive() -> Function:
+    """Positive for second moments that are positive, by Sylvester's criterion, as a fused kernel."""
+
+    def positive(inertia: Any, margin: Any) -> Any:
+        a, b, c, d, e, f = second_moment(tuple(inertia))
+        trace = a + d + f
+        a, d, f = (x + margin * trace for x in (a, d, f))
+        two = a * d - b * b
+        three = f * two + c * (b * e - d * c) - e * (a * e - b * c)
+        point = inertia @ inertia == 0.0
+        return select(point, 1.0, minimum(minimum(a, two), three))
+
+    return Function(positive, {"inertia": 6, "margin": ()})

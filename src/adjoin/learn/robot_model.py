@@ -2,26 +2,21 @@
 and learnable robot models), on fused kernels: change the import, keep the program.
 """
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from adjoin.dynamics.aba import aba_of
-from adjoin.dynamics.crba import crba_of
-from adjoin.dynamics.jacobian import jacobian_of
-from adjoin.dynamics.rnea import inverse_dynamics
-from adjoin.dynamics.state import REST, State
 from adjoin.errors import InputError
+from adjoin.learn import link_quantities as quantities
 from adjoin.learn.links import SIZES, Key, Links
-from adjoin.model.parts import WORLD
-from adjoin.spatial.motion import Transform, motion_to_child
-from adjoin.spatial.rotation import Quaternion, quaternion_along, quaternion_normalize
-from adjoin.spatial.scalar import Scalar, select
-from adjoin.trace.function import Function
+from adjoin.learn.modules import ParameterModule
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import Function, tree
 
 _SHAPES = {
     "trans": (1, 3),
@@ -132,7 +127,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         self._n_dofs = self._links.model.nv
         self._name_to_idx_map = {link: index for index, link in enumerate(self._links.names)}
         self._bodies = torch.nn.ModuleList(Link(self._links, link, self._device) for link in self._links.names)
-        self._learned: dict[Key, tuple[torch.nn.Module, int]] = {}
+        self._learned: dict[Key, _Learned] = {}
         self._functions: dict[Any, Function] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -147,7 +142,7 @@ class DifferentiableRobotModel(torch.nn.Module):
             q: joint positions, [B, n].
             qd: joint velocities, [B, n].
         """
-        found = self._call(_kinematic_state, q=q, qd=qd)
+        found = self._call(quantities.kinematic_state, q=q, qd=qd)
         for link in self._bodies:
             assert isinstance(link, Link)
             position, quaternion, matrix, linear, angular = found[link.name]
@@ -162,7 +157,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         Returns:
             link name -> position [B, 3] and quaternion [x y z w], [B, 4], in the world.
         """
-        return self._call(_all_poses, q=q)
+        return self._call(quantities.all_poses, q=q)
 
     def compute_forward_kinematics(
         self, q: torch.Tensor, link_name: str, recursive: bool = False
@@ -178,7 +173,7 @@ class DifferentiableRobotModel(torch.nn.Module):
             Position [B, 3] and quaternion [x y z w], [B, 4], in the world.
         """
         self._links.require(link_name, "compute_forward_kinematics")
-        return self._call(_pose, (link_name,), q=q)
+        return self._call(quantities.pose, (link_name,), q=q)
 
     def compute_endeffector_jacobian(self, q: torch.Tensor, link_name: str) -> tuple[torch.Tensor, torch.Tensor]:
         """How a link's origin moves and turns, in world axes, with the joint velocities.
@@ -191,7 +186,7 @@ class DifferentiableRobotModel(torch.nn.Module):
             Linear and angular Jacobian, [B, 3, n] each.
         """
         self._links.require(link_name, "compute_endeffector_jacobian")
-        return self._call(_jacobian, (link_name,), q=q)
+        return self._call(quantities.jacobian, (link_name,), q=q)
 
     # Dynamics
 
@@ -215,7 +210,9 @@ class DifferentiableRobotModel(torch.nn.Module):
         Returns:
             Torques, [B, n].
         """
-        return self._call(_inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, qdd_des=qdd_des)
+        return self._call(
+            quantities.inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, qdd_des=qdd_des
+        )
 
     def compute_non_linear_effects(
         self,
@@ -235,7 +232,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         Returns:
             Torques, [B, n].
         """
-        return self._call(_inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd)
+        return self._call(quantities.inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd)
 
     def compute_lagrangian_inertia_matrix(
         self, q: torch.Tensor, include_gravity: bool | None = True, use_damping: bool | None = True
@@ -250,7 +247,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         Returns:
             [B, n, n].
         """
-        return self._call(_inertia_matrix, q=q)
+        return self._call(quantities.inertia_matrix, q=q)
 
     def compute_forward_dynamics(
         self,
@@ -272,7 +269,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         Returns:
             Accelerations, [B, n].
         """
-        return self._call(_forward_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, f=f)
+        return self._call(quantities.forward_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, f=f)
 
     # Learning
 
@@ -293,17 +290,11 @@ class DifferentiableRobotModel(torch.nn.Module):
                 f"{type(parametrization).__name__}"
             )
         parametrization.to(self._device)
+        learned = _Learned(link_name, parameter_name, parametrization)
         with torch.no_grad():
-            value: Any = parametrization()
-        sizes = (SIZES[parameter_name], *((6,) if parameter_name == "inertia_mat" else ()))
-        if not isinstance(value, torch.Tensor) or value.numel() not in sizes:
-            got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-            raise InputError(
-                f"{parameter_name!r} of link {link_name!r}: {type(parametrization).__name__} returned {got}; it must "
-                f"return a tensor of {' or '.join(map(str, sizes))} numbers"
-            )
+            learned.check(parametrization())
         setattr(holder, parameter_name, parametrization)
-        self._learned[link_name, parameter_name] = (parametrization, value.numel())
+        self._learned[link_name, parameter_name] = learned
         self._functions.clear()
 
     def freeze_learnable_link_param(self, link_name: str, parameter_name: str) -> None:
@@ -363,7 +354,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         if (link, parameter) not in self._learned:
             listed = ", ".join(f"{of} {name}" for of, name in self._learned) or "none"
             raise InputError(f"{parameter!r} of link {link!r} is not learnable; learnable: {listed}")
-        return self._learned[link, parameter][0]
+        return self._learned[link, parameter].module
 
     def _call(
         self, quantity: Callable[..., Any], options: tuple[Any, ...] = (), gravity: bool = True, **inputs: Any
@@ -372,120 +363,101 @@ class DifferentiableRobotModel(torch.nn.Module):
         key = (quantity, options, gravity, len(inputs))
         function = self._functions.get(key)
         if function is None:
-            function = self._functions[key] = self._traced(quantity, options, gravity, list(inputs))
+            traced, shapes, learned = self._scalars(quantity, options, gravity, list(inputs))
+            function = self._functions[key] = Function(traced, {**shapes, **learned})
         if not self._learned:
             return function(*inputs.values())
-        return function(*inputs.values(), self._values(inputs["q"]))
-
-    def _values(self, like: torch.Tensor) -> torch.Tensor:
-        """The learned numbers, one after the other."""
-        parts = []
-        for (link, parameter), (module, size) in self._learned.items():
-            value = module()
-            if value.numel() != size:
-                raise InputError(
-                    f"{parameter!r} of link {link!r}: {type(module).__name__} returned {tuple(value.shape)}; it must "
-                    f"return {size} numbers"
-                )
-            parts.append(value.reshape(-1))
-        values = parts[0] if len(parts) == 1 else torch.cat(parts)
-        if self.check and not values.detach().sum().isfinite().item():
-            for (link, parameter), part in zip(self._learned, parts, strict=True):
-                if not bool(part.isfinite().all()):
-                    module = type(self._learned[link, parameter][0]).__name__
-                    raise InputError(f"{parameter!r} of link {link!r}: {module} returned {part.tolist()}")
-        return values if values.dtype == like.dtype else values.to(like.dtype)
-
-    def _traced(
-        self, quantity: Callable[..., Any], options: tuple[Any, ...], gravity: bool, inputs: list[str]
-    ) -> Function:
-        links, sizes = self._links, {key: size for key, (_, size) in self._learned.items()}
-        shapes = {name: links.model.nq if name == "q" else links.model.nv for name in inputs}
-
-        def traced(q: Any, learned: Any = (), **rates: Any) -> Any:
-            values, start = {}, 0
-            for key, size in sizes.items():
-                values[key], start = list(learned[start : start + size]), start + size
-            robot = links.robot(values, gravity)
-            ordered = [[value[k] for k in links.v_places] for value in rates.values()]
-            moment = _Moment(links, values, robot, [q[k] for k in links.q_places], *ordered)
-            return _arrays(quantity(moment, *options))
-
-        traced.__name__ = f"{quantity.__name__.strip('_')}({self.name or links.model.name})"
-        return Function(traced, {**shapes, **({"learned": sum(sizes.values())} if sizes else {})})
-
-
-class _Moment:
-    """A state of the robot over scalars, with velocities and whatever else was given, in the model's order."""
-
-    def __init__(self, links: Links, learned: Mapping[Key, Any], robot: Any, q: Any, qd: Any = None, given: Any = None):
-        self.links, self.learned, self.given = links, learned, given
-        self.state = State(robot, q, qd)
-
-    def ordered(self, rows: Sequence[Any]) -> list[Any]:
-        """Values in the model's order, in the caller's."""
-        found: list[Any] = [None] * len(rows)
-        for row, place in zip(rows, self.links.v_places, strict=True):
-            found[place] = row
+        found = function(*inputs.values(), *self.learned_tensors(inputs["q"]))
+        if self.check:
+            self.check_learned(next(tree.leaves(found)))
         return found
 
-    def damped(self, sign: float, forces: Sequence[Scalar]) -> list[Scalar]:
-        """Forces with damping times velocity added or taken away."""
-        damping = self.links.damping(self.learned)
-        return [x + sign * (d * v) for x, d, v in zip(forces, damping, self.state.v, strict=True)]
+    def learned_tensors(self, like: torch.Tensor) -> list[torch.Tensor]:
+        """What the learned numbers are made of."""
+        tensors = [tensor for learned in self._learned.values() for tensor in learned.tensors()]
+        return [tensor if tensor.dtype == like.dtype else tensor.to(like.dtype) for tensor in tensors]
 
-    def pose(self, link: str) -> Transform:
-        """Of a link in the world."""
-        return self.state.frame_pose(self.links.model.frame_index(link))
+    def check_learned(self, result: torch.Tensor) -> None:
+        """Raise if a result is not finite because a learned number is not."""
+        if math.isfinite(result.detach().sum().item()):
+            return
+        with torch.no_grad():
+            for learned in self._learned.values():
+                learned.check(learned.module())
 
+    def packed_error(self, quantity: str, use_damping: bool, gravity: bool, given: str) -> Function:
+        """The squared error of a quantity, times the first of the numbers "packed"; see `train_epoch`.
 
-def _inverse_dynamics(at: _Moment, use_damping: bool) -> list[Scalar]:
-    tau = inverse_dynamics(at.state, at.given or [0.0] * at.links.model.nv)
-    return at.ordered(at.damped(1.0, tau) if use_damping else tau)
+        The rest of those numbers are the learned tensors, one after the other. So the gradient to all of them has the
+        error itself in front.
+        """
+        key = (quantity, use_damping, gravity, given)
+        if key not in self._functions:
+            inputs = ["q", "qd", given, "target", "variance"]
+            error, shapes, learned = self._scalars(quantities.squared_error, (quantity, use_damping), gravity, inputs)
+            ends = np.cumsum([1, *[math.prod(shape) for shape in learned.values()]]).tolist()
 
+            def packed(packed: Any, **values: Any) -> Any:
+                for (name, shape), start, end in zip(learned.items(), ends, ends[1:], strict=False):
+                    values[name] = np.reshape(packed[start:end], shape)[()]
+                return packed[0] * error(**values)
 
-def _forward_dynamics(at: _Moment, use_damping: bool) -> list[Scalar]:
-    at.state.tau = at.damped(-1.0, at.given) if use_damping else list(at.given)
-    return at.ordered(list(aba_of(at.state)))
+            packed.__name__ = error.__name__
+            self._functions[key] = Function(packed, {**shapes, "packed": (ends[-1],)})
+        return self._functions[key]
 
+    def _scalars(
+        self, quantity: Callable[..., Any], options: tuple[Any, ...], gravity: bool, inputs: list[str]
+    ) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
+        """A quantity as a function of scalars by name, and the shapes of its inputs and of what is learned."""
+        links, learned = self._links, {one: one.shapes() for one in self._learned.values()}
+        shapes = {name: (links.model.nq if name == "q" else links.model.nv,) for name in inputs}
 
-def _inertia_matrix(at: _Moment) -> list[list[Scalar]]:
-    return at.ordered([at.ordered(row) for row in crba_of(at.state)])
+        def traced(**values: Any) -> Any:
+            numbers = {one.key: one.numbers([values[name] for name in own]) for one, own in learned.items()}
+            moment = quantities.Moment(links, numbers, gravity, {name: values[name] for name in inputs})
+            return quantities.arrays(quantity(moment, *options))
 
-
-def _jacobian(at: _Moment, link: str) -> tuple[Any, Any]:
-    rows = [at.ordered(row) for row in jacobian_of(at.state, link, "local_world_aligned")]
-    return rows[:3], rows[3:]
-
-
-def _pose(at: _Moment, link: str) -> tuple[Any, Any]:
-    rotation, position = at.pose(link)
-    return list(position), list(_xyzw(quaternion_normalize(quaternion_along(rotation))))
-
-
-def _all_poses(at: _Moment) -> dict[str, Any]:
-    return {link: _pose(at, link) for link in at.links.names}
-
-
-def _kinematic_state(at: _Moment) -> dict[str, Any]:
-    robot, found = at.state.robot, {}
-    for index, frame in enumerate(at.links.model.frames):
-        velocity = REST if frame.body == WORLD else at.state.velocities[frame.body]
-        angular, linear = motion_to_child(robot.frames[index], velocity)
-        rotation, _ = at.pose(frame.name)
-        found[frame.name] = (*_pose(at, frame.name), [list(row) for row in rotation], list(linear), list(angular))
-    return found
-
-
-def _arrays(value: Any) -> Any:
-    """Nested lists of scalars as arrays, inside tuples and dictionaries."""
-    if isinstance(value, dict):
-        return {name: _arrays(part) for name, part in value.items()}
-    return tuple(map(_arrays, value)) if isinstance(value, tuple) else np.array(value, dtype=object)
+        traced.__name__ = f"{quantity.__name__}({self.name or links.model.name})"
+        return traced, shapes, {name: shape for own in learned.values() for name, shape in own.items()}
 
 
-def _xyzw(q: Quaternion) -> Quaternion:
-    """The one of the two quaternions of a rotation that has w > 0, or its greatest component if w is below a half."""
-    w, x, y, z = q
-    sign = select(w < -0.5, -1.0, 1.0)
-    return sign * x, sign * y, sign * z, sign * w
+class _Learned:
+    """A learned parameter of a link: its module, and how a kernel gets its numbers.
+
+    The raw numbers of a module of this library go into the kernel as they are; of any other, its value.
+    """
+
+    def __init__(self, link: str, parameter: str, module: torch.nn.Module):
+        self.key = (link, parameter)
+        self.module = module
+        self.named = f"{link} {parameter}"
+        self.inside = module if isinstance(module, ParameterModule) else None
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """What goes into the kernel."""
+        return self.inside.inputs() if self.inside is not None else (self.module(),)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of those in the kernel."""
+        return {f"{self.named} {k}": tuple(tensor.shape) for k, tensor in enumerate(self.tensors())}
+
+    def numbers(self, arrays: list[Any]) -> list[Scalar]:
+        """The parameter over scalars."""
+        if self.inside is not None:
+            shapes = self.inside.SHAPES.values()
+            if any(shapes):
+                arrays = [np.reshape(array, shape)[()] for array, shape in zip(arrays, shapes, strict=True)]
+            arrays = [self.inside.of(*arrays)]
+        return list(np.ravel(arrays[0]))
+
+    def check(self, value: Any) -> None:
+        """Raise if a value is of a wrong shape or not finite."""
+        link, parameter = self.key
+        said = f"{parameter!r} of link {link!r}: {type(self.module).__name__} returned"
+        sizes = (SIZES[parameter], *((6,) if parameter == "inertia_mat" else ()))
+        if not isinstance(value, torch.Tensor) or value.numel() not in sizes:
+            got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise InputError(f"{said} {got}; it must return a tensor of {' or '.join(map(str, sizes))} numbers")
+        if not bool(value.isfinite().all()):
+            raise InputError(f"{said} {value.tolist()}; every number must be finite")
