@@ -329,13 +329,17 @@ def _groups(path: str, model: Model, header: list[str], ignore: set[str]) -> dic
 
 def _numbers(path: Path_, header: list[str], used: list[int]) -> np.ndarray[Any, Any]:
     """The table; columns that are not used are 0."""
-    try:
-        read = np.loadtxt(path, delimiter=",", skiprows=1, usecols=used, ndmin=2, quotechar='"', encoding="utf-8")
-    except ValueError:
-        read = None
-    if read is None or not np.isfinite(read).all() or len(read) < 2:
-        _find_flaw(path, header, used)
+    with open(path, encoding="utf-8") as file:
+        lines = [line for line in file if line.strip()][1:]
+    if len(lines) < 2:
         raise InputError(f"{path}: at least two lines of numbers are needed")
+    try:
+        read = np.loadtxt(lines, delimiter=",", usecols=used, ndmin=2, quotechar='"', comments=None)
+    except ValueError:
+        read = np.full((1, 1), np.nan)
+    if not np.isfinite(read).all():
+        _find_flaw(path, header, used)
+        raise InputError(f"{path}: not a table of numbers")
     table = np.zeros((len(read), len(header)))
     table[:, used] = read
     return table

@@ -72,7 +72,12 @@ def jacobian(function: Residuals, module: torch.nn.Module, mode: str = "forward"
     for k in range(len(point)):
         tangent = torch.zeros_like(point)
         tangent[k] = 1.0
-        both: Any = torch.func.jvp(called, (point,), (tangent,))
+        try:
+            both: Any = torch.func.jvp(called, (point,), (tangent,))
+        except RuntimeError as error:
+            if "functorch" not in str(error):
+                raise
+            raise InputError('jacobian: not everything in the function goes forward; give mode="reverse"') from error
         value = both[0].detach()
         columns.append(both[1].detach())
     assert value is not None
