@@ -175,7 +175,7 @@ class Parameters(torch.nn.Module):
             if of is not None:
                 raise InputError(f"learn: {name!r} belongs to the world; leave `of` out")
             return (), (), ()
-        what, ranges = _ranges(model, parameter)
+        what, ranges = ranges_of(model, parameter)
         wanted = list(ranges) if of is None else [of] if isinstance(of, str) else list(of)
         for item in wanted:
             if item not in ranges:
@@ -294,7 +294,7 @@ def _own(name: str) -> str:
     return f"own_{name}"
 
 
-def _ranges(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[str, range]]:
+def ranges_of(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[str, range]]:
     """What a parameter belongs to, and the places of each by name."""
     if parameter.owner in ("dofs", "configuration"):
         dofs, pairs = parameter.owner == "dofs", zip(model.joints, model.coordinates, strict=True)
