@@ -73,23 +73,33 @@ def train_epoch(
     error(*[tensor[:1] for tensor in data], variance, packed)  # which checks shapes, dtypes and devices
     kernel = error.kernel.with_shared((*[False] * len(data), True, True))
     kernel, _ = kernel.vjp((*[False] * (len(data) + 1), True), (True,))
-    tensors = robot.learned_tensors(q)
-    settled = all(tensor.is_leaf for tensor in tensors)
-    flat = _flat(tensors)
-    losses, shares = [], {}
-    for rows in zip(*[tensor.split(batch_size) for tensor in data], strict=True):
+    batches = list(zip(*[tensor.split(batch_size) for tensor in data], strict=True))
+    shares = {count: q.new_full((count,), 1.0 / count) for count in {len(rows[0]) for rows in batches}}
+
+    def launch(rows: tuple[torch.Tensor, ...], flat: list[torch.Tensor]) -> torch.Tensor:
         count = len(rows[0])
-        if count not in shares:
-            shares[count] = q.new_full((count,), 1.0 / count)
-        optimizer.zero_grad()
-        if not settled:
+        return kernel.run([*rows, variance, torch.cat([one, *flat]), shares[count]], (), (count,))[0]
+
+    losses = []
+    optimizer.zero_grad()
+    tensors = robot.learned_tensors(q)
+    if all(tensor.is_leaf for tensor in tensors) and len(set(tensors)) == len(tensors):
+        flat, gradient = _flat(tensors), torch.empty_like(packed)
+        _distribute(tensors, gradient[1:])
+        for rows in batches:
+            found = launch(rows, flat)
+            gradient.copy_(found)
+            losses.append(found[:1])
+            optimizer.step()
+    else:
+        for rows in batches:
+            optimizer.zero_grad()
             tensors = robot.learned_tensors(q)
-            flat = _flat(tensors)
-        (found,) = kernel.run([*rows, variance, torch.cat([one, *flat]), shares[count]], (), (count,))
-        losses.append(found[0])
-        _distribute(tensors, found[1:])
-        optimizer.step()
-    result = torch.stack(losses)
+            found = launch(rows, _flat(tensors))
+            _distribute(tensors, found[1:])
+            losses.append(found[:1])
+            optimizer.step()
+    result = torch.cat(losses)
     if robot.check:
         robot.check_learned(result)
     return result
