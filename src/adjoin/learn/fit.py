@@ -238,10 +238,10 @@ def check_excitation(model: Model, learned: Parameters, recording: Recording, ta
         size, kept, null = directions(torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R)
         lost.append((size, kept.shape[1], null))
     if lost[0][1] < lost[1][1]:
-        names, _, estimate, turn = quantities_of(learned)
-        said = in_words((turn / lost[0][0]) @ lost[0][2], names, estimate)
+        names, _, _, turn = quantities_of(learned)
+        said = in_words((turn / lost[0][0]) @ lost[0][2], names)
         raise InputError(
             f"fit: too little excitation: the data determine {lost[0][1]} directions of what is to be learned, random "
-            f"motions would determine {lost[1][1]}. The data do not determine {'; '.join(said[:6])}. Record motions "
+            f"motions would determine {lost[1][1]}. What they leave open: {'; '.join(said[:6])}. Record motions "
             f"that do, learn less, or give check=False"
         )

@@ -18,9 +18,6 @@ Residuals = Callable[[Any], torch.Tensor]
 MOST = 2000
 """Raw numbers a Jacobian is taken to at most."""
 
-_HOLD = 1e-9
-"""How strongly raw numbers are held where they began, as a share of the diagonal of JᵀJ."""
-
 
 def raw_numbers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """What an optimiser may move, by name."""
@@ -112,8 +109,7 @@ def gauss_newton(
         The mean squared residual before the first iteration and after each.
     """
     like = raw_numbers(module)
-    start = point = flatten(like)
-    hold = None
+    point = flatten(like)
     history: list[float] = []
     for _ in Progress([(k, k + 1) for k in range(iterations)], progress):
         value, slopes = jacobian(residuals, module, mode)
@@ -123,19 +119,15 @@ def gauss_newton(
         history = history or [float(rest.square().mean())]
         normal = slopes.mT @ slopes
         floor = normal.diagonal().clamp(min=1e-8 * float(normal.diagonal().max()) + torch.finfo(point.dtype).tiny)
-        hold = _HOLD * floor if hold is None else hold
-        cost = float(rest @ rest + hold @ (point - start).square())
-        pull = slopes.mT @ rest + hold * (point - start)
-        lower = cost
+        cost = lower = float(rest @ rest)
         while damping < 1e12:
-            step = torch.linalg.solve(normal + (damping * floor + hold).diag(), pull)
+            step = torch.linalg.solve(normal + (damping * floor).diag(), slopes.mT @ rest)
             _set(module, unflatten(point - step, like))
-            squares = _sum_of_squares(residuals, module)
-            lower = squares + float(hold @ (point - step - start).square())
+            lower = _sum_of_squares(residuals, module)
             if lower <= cost:
                 point = point - step
                 damping = max(0.1 * damping, 1e-9)
-                history.append(squares / len(rest))
+                history.append(lower / len(rest))
                 break
             damping *= 10.0
         if damping >= 1e12 or cost - lower <= tolerance * cost:

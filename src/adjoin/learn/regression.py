@@ -21,7 +21,7 @@ from adjoin.learn.data import Recording, columns
 from adjoin.learn.gauss_newton import gauss_newton
 from adjoin.learn.modules import LogCholesky, Positive
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.report import Report, directions, in_words, summary
+from adjoin.learn.report import Report, directions, in_words, summary, units_of
 from adjoin.model import parameters
 from adjoin.model.model import Model, missing
 
@@ -62,8 +62,8 @@ class Regression:
     """The result of least squares.
 
     Attributes:
-        params: what was identified, to be passed as `params`; parameters that the data do not determine are as near to
-            the model's as the others allow.
+        params: what was identified, to be passed as `params`. What the data leave open depends on the model that it
+            began with.
         report: estimates and standard errors of the parameters; inertias about the frames of the bodies.
         base: the combinations that are determined.
     """
@@ -157,7 +157,7 @@ class _Layout:
         units = list(_TEN_UNITS) * len(chosen)
         for name in rest:
             names += [f"{name} of {column[2:]}" for column in columns(model, "v")]
-            units += [parameters.named(name).unit] * model.nv
+            units += units_of(model, parameters.named(name), model.nv)
         return _Layout(model, chosen, rest, start, names, units)
 
     def rows(self, q: torch.Tensor, v: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
@@ -220,11 +220,11 @@ def _check(layout: _Layout, data: torch.Tensor, structure: torch.Tensor) -> None
     size, kept, null = directions(torch.linalg.qr(data).R)
     _, possible, _ = directions(structure)
     if kept.shape[1] < possible.shape[1]:
-        said = in_words(null / size[:, None], layout.names, layout.start)
+        said = in_words(null / size[:, None], layout.names)
         listed = "; ".join(said[:4]) + (f"; and {len(said) - 4} more" if len(said) > 4 else "")
         raise InputError(
             f"least_squares: too little excitation: the data determine {kept.shape[1]} base parameters, random motions "
-            f"would determine {possible.shape[1]}. The data do not determine {listed}. Record motions that do, learn "
+            f"would determine {possible.shape[1]}. What they leave open: {listed}. Record motions that do, learn "
             f"less, or give check=False"
         )
 

@@ -212,7 +212,7 @@ def summary(
     error = torch.einsum("na,ab,nb->n", scaled, covariance, scaled).clamp(min=0.0).sqrt()
     lost = (scaled @ null).norm(dim=-1) > 1e-5 * scaled.norm(dim=-1)
     error = torch.where(lost, torch.inf, error)
-    said = in_words(scaled @ null, names, estimate)
+    said = in_words(scaled @ null, names)
     residuals = residuals if scale is None else residuals * scale
     noise = (residuals.reshape(-1, len(channels)).square().sum(0) / free).sqrt()
     return Report(names, units, estimate, error, said, noise, channels, residuals, measured, time)
@@ -227,7 +227,7 @@ def directions(root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return scale, right[:rank].mT, right[rank:].mT
 
 
-def in_words(null: torch.Tensor, names: list[str], estimate: torch.Tensor) -> list[str]:
+def in_words(null: torch.Tensor, names: list[str]) -> list[str]:
     """A sentence for each direction of a null space (quantities, directions), about as few quantities as may be."""
     rows = null.mT.clone()
     rows = rows[rows.norm(dim=-1) > 0.0]
@@ -248,11 +248,11 @@ def in_words(null: torch.Tensor, names: list[str], estimate: torch.Tensor) -> li
         found = (row.abs() > 1e-6 * row.abs().max()).nonzero().flatten().tolist()
         found.sort(key=row.abs().tolist().__getitem__, reverse=True)
         if len(found) == 1:
-            sentences.append(f"{names[found[0]]}: it has no effect on them (left at {float(estimate[found[0]]):g})")
+            sentences.append(f"{names[found[0]]}: nothing depends on it")
             continue
         terms = ", ".join(f"{float(row[k]):+.3g} {names[k]}" for k in found[:6])
         more = f", and {len(found) - 6} more" if len(found) > 6 else ""
-        sentences.append(f"these together, only their combination: {terms}{more}")
+        sentences.append(f"only a combination: a change by {terms}{more} changes nothing")
     return sentences
 
 
@@ -278,10 +278,25 @@ def quantities_of(
         labels = _labels(name, shape) if known is None else _parameter_labels(model, known, shape)
         moving = (turn != 0.0).any(-1) if known is not None else torch.ones(len(value), dtype=torch.bool)
         names += [label for label, moves in zip(labels, moving.tolist(), strict=True) if moves]
-        units += ["" if known is None else known.unit] * int(moving.sum())
+        own = [""] * len(labels) if known is None else units_of(model, known, len(labels))
+        units += [unit for unit, moves in zip(own, moving.tolist(), strict=True) if moves]
         values.append(value[moving])
         turns.append(turn[moving])
     return names, units, torch.cat(values), torch.cat(turns)
+
+
+def units_of(model: Any, parameter: parameters.Parameter, count: int) -> list[str]:
+    """The unit of each number of a parameter, for environments one after the other."""
+    turning, _, sliding = parameter.unit.partition(", ")
+    if parameter.owner not in ("dofs", "configuration", "joints"):
+        return [parameter.unit] * count
+    sizes = {"dofs": lambda joint: joint.nv, "configuration": lambda joint: joint.nq, "joints": lambda joint: 1}
+    own = [
+        (sliding if joint.kind == "prismatic" else turning) or parameter.unit
+        for joint in model.joints
+        for _ in range(sizes[parameter.owner](joint))
+    ]
+    return own * (count // len(own))
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:

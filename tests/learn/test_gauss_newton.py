@@ -1,0 +1,80 @@
+"""Gauss-Newton over a module's raw numbers, and the Jacobian it uses."""
+
+import itertools
+
+import pytest
+import torch
+
+import adjoin
+from adjoin.errors import InputError
+from adjoin.learn.gauss_newton import gauss_newton, jacobian
+from adjoin.learn.modules import Positive, Unconstrained
+from adjoin.learn.parameters import Parameters
+
+
+def rosenbrock(x):
+    return torch.stack([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]])
+
+
+def test_it_finds_the_valley_of_rosenbrock():
+    module = Unconstrained(torch.tensor([-1.2, 1.0], dtype=torch.float64))
+    history = gauss_newton(rosenbrock, module, iterations=100)
+    assert module().tolist() == pytest.approx([1.0, 1.0], abs=1e-6)
+    assert all(a >= b for a, b in itertools.pairwise(history))
+    assert len(history) < 40
+
+
+def test_what_residuals_do_not_depend_on_stays_where_it_is():
+    module = Unconstrained(torch.tensor([1.0, 5.0, -3.0], dtype=torch.float64))
+    gauss_newton(lambda x: torch.stack([x[0] - 2.0, x[1] + x[2] - 4.0]), module)
+    found = module().tolist()
+    assert found == pytest.approx([2.0, 6.0, -2.0], abs=1e-6)
+
+
+def test_steps_to_where_there_is_no_value_are_not_taken():
+    def residuals(x):
+        if bool((x > 3.0).any()):
+            raise InputError("too far")
+        return torch.atan(x) * 100.0
+
+    module = Unconstrained(torch.tensor([2.5], dtype=torch.float64))
+    gauss_newton(residuals, module, damping=1e-9)  # an undamped step overshoots to below -5, and from there far back
+    assert module().detach().abs().item() < 1e-5
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse", "vectorized"])
+def test_jacobians_agree(mode):
+    model = adjoin.robots.load("two_link")
+    learned = Parameters(model, torch.float64, check=False).learn("mass", Positive).learn("damping", Positive)
+    q, v, a = torch.randn(3, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def torques(params):
+        return adjoin.rnea(model, q, v, a, params=params, passive=True)
+
+    value, slopes = jacobian(torques, learned, mode)
+    assert torch.equal(value, torques(learned()).detach())
+    before = dict(learned.named_parameters())
+    step = 1e-6
+    columns = []
+    for parameter in before.values():
+        for k in range(parameter.numel()):
+            sides = []
+            for sign in (1.0, -1.0):
+                with torch.no_grad():
+                    parameter[k] += sign * step
+                    sides.append(torques(learned()))
+                    parameter[k] -= sign * step
+            columns.append((sides[0] - sides[1]) / (2.0 * step))
+    assert torch.allclose(slopes, torch.stack(columns, -1), atol=1e-8)
+
+
+def test_a_module_without_numbers_or_with_too_many_is_refused():
+    with pytest.raises(InputError, match="no parameters that require gradients"):
+        jacobian(lambda x: x, torch.nn.Identity())
+    with pytest.raises(InputError, match="has 3000 raw numbers, 2000 at most"):
+        jacobian(lambda x: x, Unconstrained(torch.zeros(3000)))
+
+
+def test_residuals_that_are_not_finite_are_refused():
+    with pytest.raises(InputError, match="not finite"):
+        gauss_newton(lambda x: x.log(), Unconstrained(torch.tensor([-1.0])))
