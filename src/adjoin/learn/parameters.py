@@ -121,18 +121,14 @@ class Parameters(torch.nn.Module):
             starts = [self._start(member) for member in members]
             module = module(*[start[list(places)] if places else start for start in starts])
         module.to(device=like.device, dtype=like.dtype)
+        part = Part(name, items, places, owners)
+        values = self._values(part, module)
+        if self.check:
+            _check([(part, member, value, module) for member, value in values.items()])
         if name not in self.parts:
             self.parts[name] = torch.nn.ModuleList()
-        part = Part(name, items, places, owners)
         found: Any = self.parts[name]
         found.append(module)
-        try:
-            values = self._values(part, module)
-            if self.check:
-                _check([(part, member, value, module) for member, value in values.items()])
-        except InputError:
-            del found[len(found) - 1]
-            raise
         for member in members:
             self._plan.setdefault(member, []).append(part)
         self._indices.clear()
