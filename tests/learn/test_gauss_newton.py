@@ -42,7 +42,7 @@ def test_steps_to_where_there_is_no_value_are_not_taken():
     assert module().detach().abs().item() < 1e-5
 
 
-@pytest.mark.parametrize("mode", ["forward", "reverse", "vectorized"])
+@pytest.mark.parametrize("mode", ["forward", "reverse", "vectorized", "samples"])
 def test_jacobians_agree(mode):
     model = adjoin.robots.load("two_link")
     learned = Parameters(model, torch.float64, check=False).learn("mass", Positive).learn("damping", Positive)
@@ -66,6 +66,20 @@ def test_jacobians_agree(mode):
                     parameter[k] -= sign * step
             columns.append((sides[0] - sides[1]) / (2.0 * step))
     assert torch.allclose(slopes, torch.stack(columns, -1), atol=1e-8)
+
+
+def test_functions_that_do_not_go_forward_say_what_else_there_is():
+    model = adjoin.robots.load("two_link")
+    sim = adjoin.Simulator(model, dt=1e-3, pairs=[])
+    learned = Parameters(model).learn("mass", Positive)
+    controls = torch.zeros(3, 1, model.nu)
+
+    def path(params):
+        return sim.rollout(sim.state(torch.zeros(1, 2), torch.ones(1, 2)), controls, params=params).v
+
+    with pytest.raises(InputError, match='mode="reverse"'):
+        jacobian(path, learned)
+    assert jacobian(path, learned, "reverse")[1].shape == (4, 1, 2, 2)
 
 
 def test_a_module_without_numbers_or_with_too_many_is_refused():

@@ -130,18 +130,20 @@ def fit(
     if optimizer is not None:
         curves = task.train(training, held, optimizer, epochs, batch, patience, progress, generator)
     elif loss is None and held is None:
-        curves = gauss_newton(residuals, learned, iterations=epochs, progress=progress), []
+        curves = gauss_newton(residuals, learned, iterations=epochs, mode="samples", progress=progress), []
         for _ in range(_ROUNDS):  # the weights need the residuals, which need the weights
             with torch.no_grad():
                 predicted = predict(model, learned(), training[:], target)
             scale = _weights(predicted, measured, noise)
-            gauss_newton(residuals, learned, iterations=epochs)
+            gauss_newton(residuals, learned, iterations=epochs, mode="samples")
         with torch.no_grad():
             curves[0].append(float(task.loss(training[:])))
     else:
         raise InputError("fit: Gauss-Newton takes neither a loss nor a validation set; give an optimizer to use them")
     names = columns(model, TARGETS[target])
-    found = report(residuals, learned, measured=measured, time=training.time, channels=names, scale=scale)
+    found = report(
+        residuals, learned, measured=measured, time=training.time, channels=names, scale=scale, mode="samples"
+    )
     return Fit(curves[0], curves[1], found)
 
 
@@ -234,7 +236,7 @@ def check_excitation(model: Model, learned: Parameters, recording: Recording, ta
     any_motion = {"q": q, "v": normal(), "a": normal(), "tau": normal()}
     lost = []
     for item in (samples[chosen], any_motion):
-        _, slopes = jacobian(lambda params, item=item: predict(model, params, item, target), learned)
+        _, slopes = jacobian(lambda params, item=item: predict(model, params, item, target), learned, "samples")
         size, kept, null = directions(torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R)
         lost.append((size, kept.shape[1], null))
     if lost[0][1] < lost[1][1]:

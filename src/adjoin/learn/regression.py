@@ -259,7 +259,7 @@ def _consistent(layout: _Layout, weighted: torch.Tensor, iterations: int) -> dic
     def residuals(params: dict[str, Any]) -> torch.Tensor:
         return root @ (layout.vector(params) - layout.start) - right
 
-    gauss_newton(residuals, learned, iterations=iterations, mode="vectorized")
+    gauss_newton(residuals, learned, iterations=iterations, tolerance=1e-5, mode="vectorized")
     with torch.no_grad():
         return learned()
 

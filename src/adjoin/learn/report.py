@@ -147,7 +147,7 @@ def report(
         time: (...), for the plot.
         channels: names of the last dimension.
         scale: what residuals are multiplied with to be in the units of what was measured.
-        mode: of the Jacobian, "forward", a pass for each raw number, or "reverse", a pass for each residual.
+        mode: of the Jacobian, see `jacobian`.
 
     Returns:
         Estimates, standard errors and what is not identifiable.
