@@ -60,9 +60,7 @@ def test_a_scale_that_masses_and_gravity_share_is_told_in_words():
     assert shared[0].startswith("only a combination: a change by +1 gravity z")
     assert all(name in shared[0] for name in names)
     assert [found[name][1] for name in names] == [torch.inf, torch.inf]
-    assert "gravity y: nothing depends on it" in found.unidentifiable or "gravity x: nothing depends on it" in (
-        found.unidentifiable
-    )
+    assert found.unidentifiable[0] == "nothing depends on gravity y"
 
 
 def test_what_rests_does_not_show_damping():
@@ -72,7 +70,7 @@ def test_what_rests_does_not_show_damping():
     q = model.random((30,), generator=seeded(), dtype=torch.float64)
     exact = adjoin.rnea(model, q, 0.0 * q, 0.0 * q)
     found = report(lambda p: adjoin.rnea(model, q, 0.0 * q, 0.0 * q, params=p, passive=True) - exact, learned)
-    assert sorted(found.unidentifiable) == sorted(f"damping of {j.name}: nothing depends on it" for j in model.joints)
+    assert found.unidentifiable == [f"nothing depends on {', '.join(f'damping of {j.name}' for j in model.joints)}"]
     assert found.identifiable.tolist() == [True, True, False, False]
     assert found.units == ["kg", "kg", "N m s/rad", "N m s/rad"]
 
@@ -103,7 +101,7 @@ def test_learned_parts_alone_are_reported_and_shared_numbers_for_all():
         *[f"damping of {j.name}" for j in model.joints],
     ]
     assert found["damping of interArm"] == found["damping of baseHinge"]
-    assert found.unidentifiable == ["com z of arm2: nothing depends on it"]
+    assert found.unidentifiable == ["nothing depends on com z of arm2"]
 
 
 def test_other_modules_and_quantities_of_ones_own():
@@ -135,7 +133,7 @@ def test_the_table_says_what_is_not_known():
     q = model.random((30,), generator=seeded(), dtype=torch.float64)
     text = str(report(holding(model, q), learned))
     assert "not identifiable" in text
-    assert "The data do not determine:\n  - gravity" in text
+    assert "The data do not determine:\n  - nothing depends on gravity" in text
     with pytest.raises(InputError, match=r"no estimate 'mass'; estimates: raw\[0\], raw\[1\], raw\[2\]"):
         found["mass"]
 

@@ -92,7 +92,8 @@ def least_squares(
         recording: of q, v, a and tau.
         learn: some of "inertial", "damping", "friction", "armature" and "stiffness".
         bodies: names of those whose inertial parameters are learned; all by default.
-        consistent: whether masses, inertias and the others must be physical. Without, it is plain linear least squares.
+        consistent: whether masses, inertias and the others must be physical. What the data hardly determine stays near
+            the model then, as if that were known up to a factor of e. Without, it is plain linear least squares.
         check: whether to raise an error if the data determine less than random motions would.
         iterations: of Gauss-Newton at most, for consistent parameters.
 
@@ -256,12 +257,28 @@ def _consistent(layout: _Layout, weighted: torch.Tensor, iterations: int) -> dic
     for name in layout.rest:
         learned.learn(name, lambda value: Positive(value.clamp(min=1e-3)))
 
-    def residuals(params: dict[str, Any]) -> torch.Tensor:
-        return root @ (layout.vector(params) - layout.start) - right
+    held = _Held(learned)
 
-    gauss_newton(residuals, learned, iterations=iterations, tolerance=1e-5, mode="vectorized")
+    def residuals(given: tuple[dict[str, Any], torch.Tensor]) -> torch.Tensor:
+        params, moved = given
+        return torch.cat([root @ (layout.vector(params) - layout.start) - right, moved])
+
+    gauss_newton(residuals, held, iterations=iterations, tolerance=1e-5, mode="vectorized")
     with torch.no_grad():
         return learned()
+
+
+class _Held(torch.nn.Module):
+    """Parameters, and how far their raw numbers, most of them logarithms, are from where they began."""
+
+    def __init__(self, learned: Parameters):
+        super().__init__()
+        self.learned = learned
+        self.begin = [value.detach().clone() for value in learned.parameters()]
+
+    def forward(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        moved = [(x - y).flatten() for x, y in zip(self.learned.parameters(), self.begin, strict=True)]
+        return self.learned(), torch.cat(moved)
 
 
 def _report(

@@ -30,7 +30,7 @@ class Report:
         units: of each.
         estimate: (n,).
         error: standard errors, (n,); inf for what is not identifiable.
-        unidentifiable: one sentence for each direction that the data say nothing about.
+        unidentifiable: what the data say nothing about, in sentences: what nothing depends on, and combinations.
         noise: standard deviation of the residuals of each channel.
         channels: their names.
         residuals: predicted less measured, (..., channels).
@@ -107,7 +107,7 @@ class Report:
         )
         rest = rest[0].detach().cpu()
         figure = Figure(figsize=(10, 1.0 + 1.5 * count), layout="constrained")
-        axes: Any = figure.subplots(count, 2, squeeze=False, sharex="col", width_ratios=(3, 1))
+        axes: Any = figure.subplots(count, 2, squeeze=False, width_ratios=(3, 1))
         time = torch.arange(len(rest)) if self.time is None else self.time.reshape(-1, len(rest))[0].detach().cpu()
         for k, (left, right) in enumerate(axes):
             if self.measured is not None:
@@ -118,6 +118,7 @@ class Report:
                 left.plot(time, rest[:, k], linewidth=0.8, color="#0072b2", label="residual")
             left.set_ylabel(self.channels[k], fontsize="small")
             right.hist(self.residuals[..., k].reshape(-1).detach().cpu().numpy(), bins=40, color="#0072b2")
+            left.tick_params(labelbottom=k == count - 1)
             right.set_yticks([])
         axes[0, 0].legend(fontsize="small", loc="upper right")
         axes[0, 1].set_title("residuals", fontsize="medium")
@@ -228,10 +229,11 @@ def directions(root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 
 
 def in_words(null: torch.Tensor, names: list[str]) -> list[str]:
-    """A sentence for each direction of a null space (quantities, directions), about as few quantities as may be."""
+    """A null space, (quantities, directions), in sentences about as few quantities as may be."""
     rows = null.mT.clone()
     rows = rows[rows.norm(dim=-1) > 0.0]
-    sentences = []
+    sentences: list[str] = []
+    alone: list[int] = []
     for k in range(len(rows)):
         # Gauss-Jordan elimination with the largest entry there is for a pivot leaves sparse rows.
         left = rows[k:]
@@ -248,11 +250,13 @@ def in_words(null: torch.Tensor, names: list[str]) -> list[str]:
         found = (row.abs() > 1e-6 * row.abs().max()).nonzero().flatten().tolist()
         found.sort(key=row.abs().tolist().__getitem__, reverse=True)
         if len(found) == 1:
-            sentences.append(f"{names[found[0]]}: nothing depends on it")
+            alone.append(found[0])
             continue
         terms = ", ".join(f"{float(row[k]):+.3g} {names[k]}" for k in found[:6])
         more = f", and {len(found) - 6} more" if len(found) > 6 else ""
         sentences.append(f"only a combination: a change by {terms}{more} changes nothing")
+    if alone:
+        sentences.insert(0, f"nothing depends on {', '.join(names[k] for k in sorted(alone))}")
     return sentences
 
 

@@ -1,0 +1,108 @@
+"""Learning forward dynamics: an arm with a payload and worn joints, from measured accelerations.
+
+Mass, centre of mass and inertia of the last link are learned together, so that they stay physical, and the damping of
+all joints; by Adam on minibatches, as one trains a network, and by Gauss-Newton, which needs six steps.
+"""
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+import adjoin
+from adjoin.learn.data import Recording
+from adjoin.learn.excitation import sine_excitation
+from adjoin.learn.fit import Fit, fit
+from adjoin.learn.modules import LogCholesky, Positive
+from adjoin.learn.parameters import Parameters
+
+LAST = "iiwa_link_7"
+
+
+def loaded(arm: adjoin.Model) -> adjoin.Model:
+    """The arm as it is: 2 kg in its hand, and joints that are worn."""
+    values = arm.parameters()
+    mass, com, inertia = (values[name].clone() for name in ("mass", "com", "inertia"))
+    mass[-1] += 2.0
+    com[-1] += torch.tensor([0.01, 0.02, 0.05])
+    inertia[-1] *= 4.0
+    damping = torch.linspace(0.5, 0.1, arm.nv)
+    return arm.with_parameters({"mass": mass, "com": com, "inertia": inertia, "damping": damping})
+
+
+def measure(true: adjoin.Model, seconds: float) -> Recording:
+    """Sines, the torques that were given, and noisy accelerations."""
+    generator = torch.Generator().manual_seed(0)
+    moments = torch.arange(0.0, seconds, 0.02, dtype=torch.float64)
+    motion = sine_excitation(true, moments, (8,), generator=generator)
+    v, a = motion.need("rnea", "v", "a")
+    tau = adjoin.rnea(true, motion.q, v, a, passive=True)
+    noise = 0.02 * a.flatten(0, 1).std(0) * torch.randn(a.shape, generator=generator, dtype=a.dtype)
+    return replace(motion, a=a + noise, tau=tau)
+
+
+def begin(arm: adjoin.Model) -> Parameters:
+    learned = Parameters(arm, torch.float64).learn("inertial", LogCholesky, of=[LAST])
+    return learned.learn("damping", Positive(torch.full((arm.nv,), 0.05)))
+
+
+def draw(fits: dict[str, Fit], path: Path) -> None:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("no picture: pip install matplotlib")
+        return
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, found in fits.items():
+        left.semilogy(found.training, ".-", label=name)
+    left.set(xlabel="epoch or step", ylabel="normalised mean squared error")
+    left.legend()
+    rest = fits["Gauss-Newton"].report.residuals.detach()
+    right.boxplot([own.numpy() for own in rest.T], showfliers=False)
+    right.set(xlabel="joint", ylabel="residual, rad/s²")
+    figure.savefig(path, dpi=100)
+    print(f"losses and residuals: {path}")
+
+
+def main(quick: bool = False, folder: Path | None = None) -> Path:
+    folder = folder or Path(tempfile.mkdtemp())
+    arm = adjoin.robots.load("iiwa7")
+    true = loaded(arm)
+    data = measure(true, 4.0 if quick else 20.0)
+
+    fits = {}
+    for name in ("Adam", "Gauss-Newton"):
+        learned = begin(arm)
+        optimizer = torch.optim.Adam(learned.parameters(), lr=1e-2) if name == "Adam" else None
+        start = time.perf_counter()
+        fits[name] = fit(
+            arm,
+            learned,
+            data,
+            target="acceleration",
+            optimizer=optimizer,
+            epochs=5 if quick else 60,
+            batch=100,
+            progress=True,
+            generator=torch.Generator().manual_seed(1),
+        )
+        seconds = time.perf_counter() - start
+        print(f"{name}: {len(fits[name].training) - 1} epochs or steps, {seconds:.1f} s, {fits[name].training[-1]:.2e}")
+    print(fits["Gauss-Newton"].report)
+    print(f"true mass of {LAST}: {true.bodies[-1].mass:.3f} kg, centre of mass: {true.bodies[-1].com}")
+
+    picture = folder / "identify_forward_dynamics.png"
+    draw(fits, picture)
+    return picture
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--quick", action="store_true", help="less data and fewer epochs")
+    options.add_argument("--folder", type=Path, help="where the picture goes")
+    chosen = options.parse_args()
+    main(chosen.quick, chosen.folder)
