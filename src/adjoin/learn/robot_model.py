@@ -2,10 +2,12 @@
 and learnable robot models), on fused kernels: change the import, keep the program.
 """
 
+import importlib.util
 import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -290,11 +292,8 @@ class DifferentiableRobotModel(torch.nn.Module):
                 f"{type(parametrization).__name__}"
             )
         parametrization.to(self._device)
-        learned = _Learned(link_name, parameter_name, parametrization)
-        with torch.no_grad():
-            learned.check(parametrization())
+        self._learned[link_name, parameter_name] = _Learned(link_name, parameter_name, parametrization)
         setattr(holder, parameter_name, parametrization)
-        self._learned[link_name, parameter_name] = learned
         self._functions.clear()
 
     def freeze_learnable_link_param(self, link_name: str, parameter_name: str) -> None:
@@ -433,10 +432,19 @@ class _Learned:
         self.module = module
         self.named = f"{link} {parameter}"
         self.inside = module if isinstance(module, ParameterModule) else None
+        with torch.no_grad():
+            value = module()
+        self.check(value)
+        self.shape = value.shape
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """What goes into the kernel."""
-        return self.inside.inputs() if self.inside is not None else (self.module(),)
+        if self.inside is not None:
+            return self.inside.inputs()
+        value = self.module()
+        if value.shape != self.shape:
+            self.check(value)
+        return (value,)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of those in the kernel."""
@@ -461,3 +469,56 @@ class _Learned:
             raise InputError(f"{said} {got}; it must return a tensor of {' or '.join(map(str, sizes))} numbers")
         if not bool(value.isfinite().all()):
             raise InputError(f"{said} {value.tolist()}; every number must be finite")
+
+
+def _described(relative: str) -> Path:
+    """A robot's file in the data of differentiable-robot-model."""
+    found = importlib.util.find_spec("diff_robot_data")
+    if found is None or not found.submodule_search_locations:
+        raise InputError(f"{relative} comes with differentiable-robot-model: pip install differentiable-robot-model")
+    return Path(found.submodule_search_locations[0]) / relative
+
+
+class DifferentiableKUKAiiwa(DifferentiableRobotModel):
+    """The arm of that name in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        super().__init__(_described("kuka_iiwa/urdf/iiwa7.urdf"), "differentiable_kuka_iiwa", device)
+
+
+class DifferentiableFrankaPanda(DifferentiableRobotModel):
+    """The arm without its gripper, in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        path = _described("panda_description/urdf/panda_no_gripper.urdf")
+        super().__init__(path, "differentiable_franka_panda", device)
+
+
+class DifferentiableTwoLinkRobot(DifferentiableRobotModel):
+    """The arm of two links in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        super().__init__(_described("2link_robot.urdf"), "diff_2d_robot", device)
+
+
+class DifferentiableTrifingerEdu(DifferentiableRobotModel):
+    """The three fingers in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        super().__init__(_described("trifinger_edu_description/trifinger_edu.urdf"), "trifinger_edu", device)

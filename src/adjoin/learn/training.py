@@ -24,7 +24,7 @@ def train_epoch(
     variance: torch.Tensor | None = None,
     shuffle: bool = False,
     include_gravity: bool = True,
-    use_damping: bool = True,
+    use_damping: bool | None = None,
 ) -> torch.Tensor:
     """Run once through the data, with one step of the optimiser a batch.
 
@@ -48,7 +48,8 @@ def train_epoch(
         variance: what squared errors are divided by, [n]; 1 if not given.
         shuffle: whether the data are taken in random order.
         include_gravity: whether there is gravity.
-        use_damping: whether the joints are damped.
+        use_damping: whether the joints are damped; by default as for `compute_...` of the quantity: only in inverse
+            dynamics.
 
     Returns:
         The loss of each batch, before its step.
@@ -66,7 +67,8 @@ def train_epoch(
     if shuffle:
         order = torch.randperm(len(q), device=q.device)
         data = [tensor[order] for tensor in data]
-    error = robot.packed_error(quantity, use_damping, include_gravity, QUANTITIES[quantity])
+    damped = quantity == "inverse_dynamics" if use_damping is None else use_damping
+    error = robot.packed_error(quantity, damped, include_gravity, QUANTITIES[quantity])
     one = q.new_ones(1)
     variance = one.expand(target.shape[-1]).contiguous() if variance is None else variance.to(q).detach()
     packed = torch.cat([one, *_flat(robot.learned_tensors(q))])
