@@ -38,7 +38,7 @@ def measure(true: adjoin.Model, seconds: float, path: Path) -> None:
     """A log as a robot writes it: positions and torques, both with noise."""
     generator = torch.Generator().manual_seed(0)
     moments = torch.arange(0.0, seconds, 1.0 / RATE, dtype=torch.float64)
-    motion = fourier_excitation(true, moments, period=seconds, harmonics=8, generator=generator)
+    motion = fourier_excitation(true, moments, harmonics=8, generator=generator)
     v, a = motion.need("rnea", "v", "a")
     tau = adjoin.rnea(true, motion.q, v, a, passive=True)
     tau = tau + 0.05 * tau.std(0) * torch.randn(tau.shape, generator=generator, dtype=tau.dtype)
