@@ -41,11 +41,11 @@ class Links:
     Quaternions in q are [x y z w].
 
     Args:
-        path: of the URDF.
+        path: of the URDF, or its text or bytes.
         floating_base: put a free joint under the root link; its coordinates come first.
     """
 
-    def __init__(self, path: str | os.PathLike[str], floating_base: bool = False):
+    def __init__(self, path: str | os.PathLike[str] | bytes, floating_base: bool = False):
         data, name, home, encoding = open_source(path, None)
         document = xml.parse(data, name, encoding=encoding)
         if document.tag != "robot":

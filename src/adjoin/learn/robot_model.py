@@ -104,7 +104,7 @@ class DifferentiableRobotModel(torch.nn.Module):
     order of their child links in the file. Nothing passed in is changed.
 
     Args:
-        urdf_path: the URDF.
+        urdf_path: the URDF, or its text or bytes.
         name: of the robot.
         device: of the learnable parameters; the CPU if not given.
         floating_base: give the root link a free joint. Then q begins with its position and quaternion [x y z w], and
@@ -114,7 +114,7 @@ class DifferentiableRobotModel(torch.nn.Module):
 
     def __init__(
         self,
-        urdf_path: str | os.PathLike[str],
+        urdf_path: str | os.PathLike[str] | bytes,
         name: str = "",
         device: torch.device | str | None = None,
         *,
