@@ -236,6 +236,17 @@ def test_inputs_stay_as_they_are_and_doubles_are_welcome():
     assert all(result.dtype == F64 for result in results)
 
 
+@pytest.mark.parametrize("gravity", [True, False])
+@pytest.mark.parametrize("damping", [True, False])
+def test_forward_dynamics_undoes_inverse_dynamics(gravity, damping):
+    robot = ours("two_link")
+    q, qd, qdd = state(robot, 5, dtype=F64)
+    options = {"include_gravity": gravity, "use_damping": damping}
+    tau = robot.compute_inverse_dynamics(q, qd, qdd, **options)
+    for _ in range(2):
+        torch.testing.assert_close(robot.compute_forward_dynamics(q, qd, tau, **options), qdd)
+
+
 def test_single_states_and_batches_give_the_same():
     robot = ours("two_link")
     q, qd, f = state(robot, 3, dtype=F64)
