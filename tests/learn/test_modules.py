@@ -46,11 +46,12 @@ def made(name, *lead):
     return make(*tensors), tensors
 
 
-def randomised(name, count=MANY, scale=1.0):
-    module, _ = made(name, count)
+def randomised(name, scale=1.0, dtype=F64):
+    module, _ = made(name, MANY)
+    module.to(dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        module.raw.copy_(scale * torch.randn(module.raw.shape, generator=generator, dtype=F64))
+        module.raw.copy_(scale * torch.randn(module.raw.shape, generator=generator, dtype=dtype))
         return module()
 
 
@@ -108,6 +109,16 @@ def test_inertias_are_those_of_some_distribution_of_mass(name):
     a, b, c = moments(randomised(name))
     assert bool((a > 0.0).all())
     assert bool((a + b > c).all())
+
+
+@pytest.mark.parametrize("name", ["Covariance", "Triangular", "LogCholesky"])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_extreme_inertias_are_physical_up_to_rounding(name, dtype):
+    found = randomised(name, scale=4.0, dtype=dtype)
+    a, b, c = moments((found.inertia if name == "LogCholesky" else found).double())
+    rounding = 16.0 * torch.finfo(dtype).eps * c
+    assert bool((a > -rounding).all())
+    assert bool((a + b > c - rounding).all())
 
 
 def test_log_cholesky_is_always_physical():

@@ -20,10 +20,16 @@ import torch
 
 from adjoin.errors import InputError
 from adjoin.model.physical import ROUNDING
-from adjoin.spatial import vector
 from adjoin.spatial.inertia import Symmetric3, rotate
 from adjoin.spatial.matter import rotational
-from adjoin.spatial.rotation import from_quaternion, quaternion_exp, quaternion_multiply
+from adjoin.spatial.rotation import (
+    Quaternion,
+    from_quaternion,
+    quaternion_along,
+    quaternion_exp,
+    quaternion_multiply,
+    quaternion_normalize,
+)
 from adjoin.spatial.vector import matrix3, vector3
 from adjoin.trace import Function, exp, sin, sqrt, tanh
 
@@ -243,26 +249,28 @@ class Triangular(ParameterModule):
         value: to start with, (..., 6) or (..., 3, 3).
     """
 
-    SHAPES: ClassVar = {"raw": (6,), "axes": (3, 3)}
-    axes: torch.Tensor
+    SHAPES: ClassVar = {"raw": (6,), "start": (4,)}
+    start: torch.Tensor
 
     def __init__(self, value: Value):
         super().__init__()
-        spread, axes = torch.linalg.eigh(_lifted("Triangular", _second_moments(_inertias("Triangular", value))))
+        second = _lifted("Triangular", _second_moments(_inertias("Triangular", value)))
+        spread, axes = torch.linalg.eigh(second)
         axes = axes * torch.linalg.det(axes)[..., None, None].sign()
         x, y, z = (spread.sum(-1, keepdim=True) - spread).unbind(-1)
         # z² = (x - y)² + 4 x y sin²(angle / 2), the law of cosines without cancellation.
         half = ((z - x + y) * (z + x - y) / (4.0 * x * y)).sqrt().clamp(max=1.0).asin()
         raw = torch.stack([x.log(), y.log(), torch.logit(half * (2.0 / torch.pi))], -1)
-        self.register_buffer("axes", axes)
+        rows = matrix3([row.unbind(-1) for row in axes.unbind(-2)])
+        self.register_buffer("start", torch.stack(quaternion_normalize(quaternion_along(rows)), -1))
         self.raw = torch.nn.Parameter(torch.cat([torch.zeros_like(raw), raw], -1))
 
-    def of(self, raw: Any, axes: Any) -> Any:
+    def of(self, raw: Any, start: Any) -> Any:
         """See `ParameterModule`."""
-        turn = vector.multiply(matrix3(axes), from_quaternion(quaternion_exp(vector3(raw[:3]))))
+        axes = from_quaternion(_turned(start, raw[:3]))
         x, y, half = exp(raw[3]), exp(raw[4]), sin(0.5 * torch.pi * _sigmoid(raw[5]))
         z = sqrt((x - y) * (x - y) + 4.0 * x * y * half * half)
-        return _array(rotate(turn, (x, 0.0, 0.0, y, 0.0, z)))
+        return _array(rotate(axes, (x, 0.0, 0.0, y, 0.0, z)))
 
 
 class LogCholesky(ParameterModule):
@@ -320,7 +328,7 @@ class Rotation(ParameterModule):
 
     def of(self, raw: Any, start: Any) -> Any:
         """See `ParameterModule`."""
-        return _array(quaternion_multiply(tuple(start), quaternion_exp(vector3(raw))))
+        return _array(_turned(start, raw))
 
 
 def _tensor(label: str, value: Value) -> torch.Tensor:
@@ -374,6 +382,11 @@ def _square(raw: Any) -> Symmetric3:
     a, b, c = (exp(x) for x in raw[:3])
     d, e, f = raw[3:]
     return a * a, a * d, a * e, b * b + d * d, b * f + d * e, c * c + e * e + f * f
+
+
+def _turned(start: Any, turn: Any) -> Quaternion:
+    """A quaternion turned by a rotation vector; of unit length in the precision it is computed in."""
+    return quaternion_normalize(quaternion_multiply(tuple(start), quaternion_exp(vector3(turn))))
 
 
 def _sigmoid(x: Any) -> Any:
