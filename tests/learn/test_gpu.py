@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+import adjoin
+from adjoin.learn import rigid_body_params
+from adjoin.learn.modules import Bounded, LogCholesky, Positive, Rotation, Triangular, Unconstrained
+from adjoin.learn.parameters import Parameters
+from adjoin.learn.robot_model import DifferentiableRobotModel
+from adjoin.learn.training import train_epoch
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+F64 = torch.float64
+
+
+def learned(device):
+    arm = adjoin.robots.load("two_link")
+    found = Parameters(arm, F64, device)
+    found.learn("inertial", LogCholesky, of="arm2").learn("inertia", Triangular, of="arm1")
+    found.learn("joint_rotation", Rotation).learn("damping", lambda value: Positive(value + 0.1))
+    return arm, found.learn("com", lambda value: Bounded(value, value - 1.0, value + 1.0), of="arm1")
+
+
+def test_parameters_on_the_gpu_give_what_they_give_on_the_cpu():
+    q, v, a = torch.randn(3, 16, 2, dtype=F64).unbind()
+    gradients = []
+    for device in ("cpu", "cuda"):
+        arm, parameters = learned(device)
+        tau = adjoin.rnea(arm, q.to(device), v.to(device), a.to(device), params=parameters(), passive=True)
+        tau.square().sum().backward()
+        gradients.append([raw.grad.cpu() for raw in parameters.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-9)
+
+
+def test_values_per_environment_are_checked_on_the_gpu():
+    arm = adjoin.robots.load("two_link")
+    mass = torch.ones(4, 2, device="cuda")
+    mass[3, 1] = -1.0
+    with pytest.raises(adjoin.errors.InputError, match="environment 3: mass of 'arm2'"):
+        Parameters(arm, device="cuda").learn("mass", Unconstrained(mass))
+
+
+def test_epochs_on_the_gpu_are_those_on_the_cpu():
+    q, qd, f, qdd = torch.randn(4, 64, 2, dtype=F64).unbind()
+    losses = []
+    for device in ("cpu", "cuda"):
+        robot = DifferentiableRobotModel(adjoin.robots.source("two_link"), device=device)
+        robot.make_link_param_learnable(
+            "arm1", "mass", rigid_body_params.PositiveScalar(init_param=torch.tensor([0.5], dtype=F64))
+        )
+        inertia = 0.1 * torch.eye(3, dtype=F64)
+        robot.make_link_param_learnable(
+            "arm2", "inertia_mat", rigid_body_params.TriangParam3DInertiaMatrixNet(1e-7, init_param=inertia).double()
+        )
+        data = [tensor.to(device) for tensor in (q, qd, f, qdd)]
+        optimizer = torch.optim.Adam(robot.parameters(), lr=0.1)
+        losses.append(train_epoch(robot, optimizer, "forward_dynamics", *data, batch_size=10).cpu())
+        position, quaternion = robot.compute_forward_kinematics(data[0], "endEffector")
+        assert position.device.type == quaternion.device.type == device
+    torch.testing.assert_close(*losses, rtol=1e-8, atol=0.0)
