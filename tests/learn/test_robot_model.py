@@ -7,6 +7,7 @@ import numpy as np
 import pinocchio
 import pytest
 import torch
+from differentiable_robot_model import data_utils
 from differentiable_robot_model import rigid_body_params as theirs_params
 from drm import DATA, ROBOTS, TIPS, awkward, ours, theirs, theirs_of
 
@@ -380,6 +381,17 @@ def test_parametrisations_are_those_of_the_peer():
     assert random[0] + random[1] > random[2] > 0.0
     own, other = rigid_body_params.PositiveScalar(0.1, init_param=torch.tensor([2.0])), theirs_params.PositiveScalar
     torch.testing.assert_close(own(), other(0.1, init_param=torch.tensor([2.0]))())
+
+
+def test_the_data_utilities_of_the_peer_take_our_robots():
+    for generate in (
+        data_utils.generate_sine_motion_forward_dynamics_data,
+        data_utils.generate_sine_motion_inverse_dynamics_data,
+    ):
+        own, other = (generate(robot, 20, 0.1, 0.5).data for robot in (ours("iiwa"), theirs("iiwa")))
+        torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-4)
+    found = data_utils.generate_random_forward_kinematics_data(ours("iiwa"), 20, "iiwa_link_ee")
+    assert found["ee_pos"].shape == (20, 3)
 
 
 def test_frozen_parameters_stay_until_they_are_unfrozen():

@@ -23,15 +23,15 @@ GROUPS: dict[str, tuple[str, ...]] = {INERTIAL: ("mass", "com", "inertia")}
 
 _NOT_NEGATIVE = ("mass", "damping", "friction", "armature", "stiffness", "geometry_size", "geometry_friction")
 _ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation")
+_INFINITE = ("lower", "upper", "velocity_limit", "effort_limit")
 _SURE: dict[str, Any] = {
     **dict.fromkeys(_NOT_NEGATIVE, Positive),
     **dict.fromkeys(_ROTATIONS, Rotation),
     "mass": (Positive, LogCholesky),
     "inertia": (Covariance, Triangular, LogCholesky),
-    **dict.fromkeys(("lower", "upper", "velocity_limit", "effort_limit"), ()),
+    **dict.fromkeys(_INFINITE, ()),
 }
 """Modules whose values can only be wrong by being NaN; for parameters that are not here, that is all of them."""
-_INFINITE = ("lower", "upper", "velocity_limit", "effort_limit")
 
 
 @dataclass(frozen=True)
