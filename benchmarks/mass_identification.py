@@ -6,8 +6,8 @@ no script of it; its only arm is the xArm7, which is taken here. Not stated, and
 the motions, what 5 % refers to, where the masses begin, and what is done about the first link.
 
 Here the masses begin between 70 % and 130 % of the true ones; centres of mass and inertias are known; joints have no
-friction; motions are Fourier series inside the limits of position and speed, sampled at 100 Hz. The noise is read in
-both ways there are:
+friction. Data are motions, Fourier series inside the limits of position and speed, sampled at 100 Hz; or poses, at rest
+and at random inside the limits. The noise is read in both ways there are:
 
 additive      Gaussian, with a standard deviation of 5 % of the root mean square of each joint's torque
 proportional  Gaussian, with a standard deviation of 5 % of each torque
@@ -16,7 +16,7 @@ The first link turns about a vertical axis: gravity does not show its mass, only
 distance of its centre from the axis (29 mm) does, in an inertia of which it is less than a hundredth. Under additive
 noise no unbiased estimator knows it from a few thousand samples better than the standard error that is printed. The
 rule, for all links alike: a mass counts as identified if the report's standard error is below 10 %. With enough samples
-all seven are.
+all seven are. In poses gravity alone shows masses, and the report says that nothing depends on the first.
 """
 
 import time
@@ -46,10 +46,14 @@ def arm() -> adjoin.Model:
     return model.with_parameters({name: torch.zeros(model.nv) for name in ("damping", "friction", "armature")})
 
 
-def measured(model: adjoin.Model, samples: int, noise: str, generator: torch.Generator) -> Recording:
-    """Motions, and their torques with noise."""
-    moments = torch.arange(min(LENGTH, samples), dtype=torch.float64) / RATE
-    data = fourier_excitation(model, moments, (samples // len(moments),), generator=generator).samples()
+def measured(model: adjoin.Model, kind: str, samples: int, noise: str, generator: torch.Generator) -> Recording:
+    """Motions or poses, and their torques with noise."""
+    if kind == "poses":
+        q = model.random((samples,), generator=generator, dtype=torch.float64)
+        data = Recording(model, torch.arange(samples, dtype=q.dtype), q, torch.zeros_like(q), torch.zeros_like(q))
+    else:
+        moments = torch.arange(min(LENGTH, samples), dtype=torch.float64) / RATE
+        data = fourier_excitation(model, moments, (samples // len(moments),), generator=generator).samples()
     v, a = data.need("rnea", "v", "a")
     tau = adjoin.rnea(model, data.q, v, a)
     size = tau.abs() if noise == "proportional" else tau.square().mean(0).sqrt()
@@ -66,24 +70,28 @@ def identified(model: adjoin.Model, data: Recording, noise: str, generator: torc
         return fit(
             model, learned, data, optimizer=optimizer, loss=torch.nn.functional.mse_loss, epochs=60, generator=generator
         )
-    return fit(model, learned, data, noise="proportional" if noise == "proportional" else "joint")
+    kind = "proportional" if noise == "proportional" else "joint"
+    return fit(model, learned, data, noise=kind, check=False)  # poses show less than motions would, and are meant to
 
 
 def section(quick: bool) -> Iterator[dict[str, Any]]:
     model = arm()
     true = model.parameters(dtype=torch.float64)["mass"]
     table: dict[str, Any] = {"links": [body.name for body in model.bodies], "runs": []}
-    cases = [("additive", 16_384, False, True), ("proportional", 4096, False, True)]
+    cases = [
+        ("additive", "samples", 16_384, False, True),
+        ("additive", "poses", 4096, False, True),
+        ("proportional", "samples", 4096, False, True),
+    ]
     if not quick:
-        cases.insert(0, ("additive", 1024, False, False))
-        cases.insert(1, ("additive", 4096, False, False))
-        cases += [("additive", 1_048_576, False, True), ("additive", 16_384, True, False)]
-        cases += [("proportional", 4096, True, False)]
-    for noise, samples, adam, held in cases:
+        cases += [("additive", "samples", count, False, False) for count in (1024, 4096)]
+        cases += [("additive", "samples", 1_048_576, False, True)]
+        cases += [("additive", "samples", 16_384, True, False), ("proportional", "samples", 4096, True, False)]
+    for noise, kind, samples, adam, held in cases:
         errors, shares, seconds = [], [], []
         for seed in SEEDS:
             generator = torch.Generator().manual_seed(seed)
-            data = measured(model, samples, noise, generator)
+            data = measured(model, kind, samples, noise, generator)
             start = time.perf_counter()
             found = identified(model, data, noise, generator, adam)
             seconds.append(time.perf_counter() - start)
@@ -93,9 +101,12 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         counted = share < IDENTIFIED
         how = "Adam on the mean squared error, 60 epochs" if adam else "Gauss-Newton"
         names = ", ".join(body.name for body, good in zip(model.bodies, counted.tolist(), strict=True) if not good)
-        rest = f"; not identified: {names}, standard error {100 * float(share.max()):.0f} %" if names else ""
+        worst = (
+            f"standard error {100 * float(share.max()):.0f} %" if share.isfinite().all() else "nothing depends on it"
+        )
+        rest = f"; not identified: {names}, {worst}" if names else ""
         yield {
-            "name": f"{noise} noise, {samples} samples, {int(counted.sum())} of 7 masses, {how}: mean error",
+            "name": f"{noise} noise, {samples} {kind}, {int(counted.sum())} of 7 masses, {how}: mean error",
             "value": 100.0 * float(error[counted].mean()),
             "unit": "%",
             "at_most": 0.6 if held else None,

@@ -9,6 +9,7 @@ from every_joint import every_joint, seeded
 
 import adjoin
 from adjoin.errors import InputError
+from adjoin.learn.data import Recording
 from adjoin.learn.excitation import fourier_excitation
 from adjoin.learn.regression import least_squares
 from adjoin.model.physical import ROUNDING
@@ -119,6 +120,19 @@ def test_joints_count_by_their_own_noise():
     found = least_squares(true, replace(data, tau=tau + noise), learn=EVERYTHING, consistent=False)
     assert found.report.noise.tolist() == pytest.approx([0.5, 0.005], rel=0.1)
     assert found.report["friction of " + true.joints[1].name][1] < 1e-3
+
+
+def test_a_joint_that_carries_nothing_does_not_drown_the_others():
+    model = adjoin.robots.load("xarm7")  # its first axis is vertical: at rest its torque is rounding
+    q = model.random((400,), generator=seeded(), dtype=torch.float64)
+    rest = torch.zeros_like(q)
+    tau = adjoin.rnea(model, q, rest, rest)
+    noise = 0.01 * tau.std(0) * torch.randn(tau.shape, generator=seeded(1), dtype=tau.dtype)
+    data = Recording(model, torch.arange(400.0, dtype=q.dtype), q, rest, rest, tau + noise)
+    found = least_squares(model, data, check=False, consistent=False)
+    assert found.report["mc x of link2"][0] == pytest.approx(model.bodies[1].mass * model.bodies[1].com[0], abs=3e-3)
+    assert found.report["Izz of link2"][1] == torch.inf
+    assert found.report.nmse < 2e-4
 
 
 def test_only_chosen_bodies_change():

@@ -16,7 +16,7 @@ from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError
 from adjoin.learn.data import Recording, columns
 from adjoin.learn.gauss_newton import flatten, gauss_newton, jacobian, raw_numbers
-from adjoin.learn.losses import NMSE
+from adjoin.learn.losses import NMSE, spreads
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, directions, in_words, quantities_of, report
 from adjoin.model.model import Model
@@ -121,7 +121,7 @@ def fit(
         check_excitation(model, learned, samples, target)
     training, held = samples.split(1.0 - validation, generator) if validation else (samples, None)
     (measured,) = training.need("fit", TARGETS[target])
-    scale = measured.std(0, correction=0)
+    scale = _sizes(measured)
     task = _Task(model, learned, target, NMSE(measured) if loss is None else loss)
 
     def residuals(params: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -147,12 +147,18 @@ def fit(
     return Fit(curves[0], curves[1], found)
 
 
+def _sizes(measured: torch.Tensor) -> torch.Tensor:
+    """The standard deviation of each joint, (nv,); joints in which nothing happens count like the one with most."""
+    spread = spreads(measured)
+    return torch.where(spread > 0.0, spread, spread.max().clamp(min=torch.finfo(spread.dtype).tiny))
+
+
 def _weights(predicted: torch.Tensor, measured: torch.Tensor, noise: str) -> torch.Tensor:
     """The size of the noise, up to a factor: (nv,) or (samples, nv)."""
-    spread = measured.square().mean(0).sqrt()
+    spread = _sizes(measured)
     if noise == "proportional":
         return predicted.abs() + 1e-3 * spread
-    return (predicted - measured).square().mean(0).sqrt().clamp(min=1e-9 * spread)
+    return (predicted - measured).square().mean(0).sqrt().maximum(1e-9 * spread)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ Residuals = Callable[[Any], torch.Tensor]
 MOST = 2000
 """Raw numbers a Jacobian is taken to at most."""
 
+_ROUNDING = 1e-12
+"""What is less than this share of JᵀJ may be rounding, and must not be followed."""
+
 
 def raw_numbers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """What an optimiser may move, by name."""
@@ -140,10 +143,11 @@ def gauss_newton(
             raise InputError("gauss_newton: the residuals or their derivatives are not finite")
         history = history or [float(rest.square().mean())]
         normal = slopes.mT @ slopes
-        floor = normal.diagonal().clamp(min=1e-8 * float(normal.diagonal().max()) + torch.finfo(point.dtype).tiny)
+        most = float(normal.diagonal().max()) + torch.finfo(point.dtype).tiny
+        floor = normal.diagonal().clamp(min=1e-8 * most)
         cost = lower = float(rest @ rest)
         while damping < 1e12:
-            step = torch.linalg.solve(normal + (damping * floor).diag(), slopes.mT @ rest)
+            step = torch.linalg.solve(normal + (damping * floor + _ROUNDING * most).diag(), slopes.mT @ rest)
             _set(module, unflatten(point - step, like))
             lower = _sum_of_squares(residuals, module)
             if lower <= cost:

@@ -13,30 +13,37 @@ def nmse(predicted: torch.Tensor, measured: torch.Tensor) -> torch.Tensor:
         measured: (..., n).
 
     Returns:
-        The mean over the n channels of mean squared error over variance.
+        Mean squared error over variance, the mean over the channels that change in what was measured.
     """
     return NMSE(measured)(predicted, measured)
+
+
+def spreads(measured: torch.Tensor) -> torch.Tensor:
+    """The standard deviation of each channel, (..., n) to (n,); 0 where it is rounding against the greatest."""
+    spread = measured.detach().flatten(0, -2).std(0, correction=0)
+    return torch.where(spread > 1e-9 * spread.max(), spread, 0.0)
 
 
 class NMSE(torch.nn.Module):
     """The normalised mean squared error, by the variance of one set of data, for minibatches of it.
 
     Args:
-        measured: all of the data, (..., n).
+        measured: all of the data, (..., n). Channels that do not change in them do not count.
     """
 
-    variance: torch.Tensor
+    weight: torch.Tensor
 
     def __init__(self, measured: torch.Tensor):
         super().__init__()
         if measured.ndim < 2 or measured[..., 0].numel() < 2:
             raise InputError(f"NMSE: the data must be (..., n) with two samples at least, got {tuple(measured.shape)}")
-        variance = measured.detach().flatten(0, -2).var(0, correction=0)
-        flat = (variance <= torch.finfo(variance.dtype).tiny).nonzero().flatten().tolist()
-        if flat:
-            raise InputError(f"NMSE: channel {', '.join(map(str, flat))} of the data does not change; leave it out")
-        self.register_buffer("variance", variance)
+        spread = spreads(measured)
+        moving = spread > 0.0
+        if not bool(moving.any()):
+            raise InputError("NMSE: nothing changes in the data")
+        weight = torch.where(moving, 1.0 / torch.where(moving, spread, 1.0).square(), 0.0)
+        self.register_buffer("weight", weight * len(moving) / moving.sum())
 
     def forward(self, predicted: torch.Tensor, measured: torch.Tensor) -> torch.Tensor:
         """The error of a batch, each (..., n)."""
-        return ((predicted - measured).square() / self.variance).mean()
+        return ((predicted - measured).square() * self.weight).mean()

@@ -111,18 +111,17 @@ def least_squares(
     structure = torch.linalg.qr(_random_rows(layout)).R
     if check:
         _check(layout, factors[..., :size].flatten(0, 1), structure)
-    first = samples.need("least_squares", "tau")[0].square().mean(0).sqrt().clamp(min=1e-12)
-    change = _solve(factors / first[:, None, None])
-    noise = _residual(factors, change, len(samples))
-    for _ in range(3):  # the weights need the residuals, which need the weights; it settles at once
-        change = _solve(factors / noise[:, None, None])
-        noise = _residual(factors, change, len(samples))
+    noise = samples.need("least_squares", "tau")[0].square().mean(0).sqrt()
+    least = 1e-7 * float(noise.max()) + 1e-300  # joints in which nothing happens have rounding for noise
+    change = torch.zeros_like(layout.start)
+    for _ in range(4):  # the weights need the residuals, which need the weights; it settles at once
+        change = _solve(factors / noise.clamp(min=least)[:, None, None])
+        noise = _residual(factors, change, len(samples)).clamp(min=least)
     weighted = factors / noise[:, None, None]
     if consistent:
         params = _consistent(layout, weighted, iterations)
         change = layout.vector(params) - layout.start
-        if not torch.equal(layout.vector(params), layout.start):
-            noise = _residual(factors, change, len(samples))
+        noise = _residual(factors, change, len(samples)).clamp(min=least)
     else:
         params = layout.params(layout.start + change)
     found = _report(layout, samples, factors, change, noise)
@@ -243,7 +242,7 @@ def _residual(factors: torch.Tensor, change: torch.Tensor, count: int) -> torch.
     """The standard deviation of the residuals of each joint, (nv,)."""
     left = factors[..., :-1] @ change - factors[..., -1]
     share = len(change) / factors.shape[0]
-    return (left.square().sum(-1) / max(count - share, 1.0)).sqrt().clamp(min=1e-12)
+    return (left.square().sum(-1) / max(count - share, 1.0)).sqrt()
 
 
 def _consistent(layout: _Layout, weighted: torch.Tensor, iterations: int) -> dict[str, torch.Tensor]:

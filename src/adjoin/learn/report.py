@@ -14,6 +14,7 @@ import torch
 
 from adjoin.errors import InputError
 from adjoin.learn.gauss_newton import Residuals, jacobian
+from adjoin.learn.losses import nmse
 from adjoin.learn.parameters import Parameters
 from adjoin.model import parameters
 
@@ -63,11 +64,10 @@ class Report:
 
     @property
     def nmse(self) -> float | None:
-        """Mean squared residual over the variance of what was measured, mean over the channels."""
+        """The normalised mean squared error, if it is known what was measured."""
         if self.measured is None:
             return None
-        flat, rest = self.measured.reshape(-1, len(self.channels)), self.residuals.reshape(-1, len(self.channels))
-        return float((rest.square().mean(0) / flat.var(0, correction=0)).mean())
+        return float(nmse(self.measured + self.residuals, self.measured))
 
     def __str__(self) -> str:
         wide = max([len(name) for name in self.names] + [4])
