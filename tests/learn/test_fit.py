@@ -152,6 +152,24 @@ def test_a_joint_that_carries_nothing_does_not_drown_the_others():
     assert torch.allclose(learned()["mass"][1:], true[1:], rtol=0.05)
 
 
+def test_a_network_is_trained_but_has_no_report():
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(1, 800), torch.nn.Tanh(), torch.nn.Linear(800, 3))
+            self.double()
+
+        def forward(self):
+            return self.layers(torch.ones(1, dtype=torch.float64)).exp()
+
+    learned = Parameters(robot(), torch.float64).learn("mass", Network())
+    optimizer = torch.optim.Adam(learned.parameters(), lr=1e-3)
+    found = fit(robot(), learned, recorded(), optimizer=optimizer, epochs=20)
+    assert min(found.training) < 0.1 * found.training[0]
+    with pytest.raises(InputError, match="a report is for modules with up to 2000 raw numbers"):
+        assert found.report
+
+
 def test_what_data_cannot_tell_is_said_before():
     learned = wrong()
     data = recorded()

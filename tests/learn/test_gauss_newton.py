@@ -24,6 +24,16 @@ def test_it_finds_the_valley_of_rosenbrock():
     assert len(history) < 40
 
 
+def test_pieces_are_the_whole():
+    modules = [Unconstrained(torch.tensor([-1.2, 1.0], dtype=torch.float64)) for _ in range(2)]
+    histories = [
+        gauss_newton(rosenbrock, modules[0], iterations=8),
+        gauss_newton([lambda x: rosenbrock(x)[:1], lambda x: rosenbrock(x)[1:]], modules[1], iterations=8),
+    ]
+    assert histories[0] == pytest.approx(histories[1])
+    assert torch.allclose(modules[0](), modules[1]())
+
+
 def test_what_residuals_do_not_depend_on_stays_where_it_is():
     module = Unconstrained(torch.tensor([1.0, 5.0, -3.0], dtype=torch.float64))
     gauss_newton(lambda x: torch.stack([x[0] - 2.0, x[1] + x[2] - 4.0]), module)

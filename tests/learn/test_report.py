@@ -39,6 +39,15 @@ def test_errors_are_the_spread_over_noise_also_of_channels_that_differ(noise):
     assert torch.stack(scores).square().mean().sqrt().item() == pytest.approx(1.0, abs=0.1)
 
 
+def test_pieces_of_the_data_are_the_whole():
+    rows = torch.randn(60, 2, 3, generator=seeded(), dtype=torch.float64)
+    module = Unconstrained(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    whole = report(lambda x: rows @ x - 1.0, module)
+    parts = report([lambda x, k=k: rows[k : k + 20] @ x - 1.0 for k in (0, 20, 40)], module)
+    assert torch.allclose(parts.error, whole.error)
+    assert torch.equal(parts.residuals, whole.residuals)
+
+
 def pendulum():
     return adjoin.robots.load("pendulum", links=2)
 

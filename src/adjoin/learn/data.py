@@ -149,12 +149,12 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
             yield self[chosen]
 
     def split(self, fraction: float = 0.8, generator: torch.Generator | None = None) -> "tuple[Recording, Recording]":
-        """Two recordings, of that fraction of the items and of the rest, chosen at random."""
+        """Two recordings, of that fraction of the items and of the rest, chosen at random; in the order they had."""
         count = round(fraction * len(self))
         if not 0 < count < len(self):
             raise InputError(f"split: {fraction:g} of {len(self)} items leaves one part empty")
         order = torch.randperm(len(self), generator=generator).to(self.time.device)
-        return self.at(order[:count]), self.at(order[count:])
+        return self.at(order[:count].sort().values), self.at(order[count:].sort().values)
 
     def check_time(self, source: str = "Recording") -> float:
         """Raise `InputError` where time does not grow evenly: the step of time in seconds otherwise.

@@ -15,7 +15,7 @@ from adjoin.dynamics.aba import aba
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError
 from adjoin.learn.data import Recording, columns
-from adjoin.learn.gauss_newton import flatten, gauss_newton, jacobian, raw_numbers
+from adjoin.learn.gauss_newton import MOST, Residuals, flatten, gauss_newton, jacobian, raw_numbers
 from adjoin.learn.losses import NMSE, spreads
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, directions, in_words, quantities_of, report
@@ -26,6 +26,7 @@ TARGETS = {"torque": "tau", "acceleration": "a"}
 _CHECKED = 200
 """Raw numbers up to which it is checked, before anything is learned, whether the data can determine them."""
 _SAMPLES = 256
+_PIECE = 16_384
 _ROUNDS = 2
 NOISES = ("joint", "proportional")
 
@@ -37,12 +38,18 @@ class Fit:
     Attributes:
         training: the loss before the first epoch or iteration, and after each.
         validation: the loss on the items held out, if there are any.
-        report: estimates, standard errors and what is not identifiable.
     """
 
     training: list[float]
     validation: list[float]
-    report: Report
+    _report: Report | None
+
+    @property
+    def report(self) -> Report:
+        """Estimates, standard errors and what is not identifiable."""
+        if self._report is None:
+            raise InputError(f"Fit: a report is for modules with up to {MOST} raw numbers")
+        return self._report
 
 
 def predict(model: Model, params: dict[str, torch.Tensor], item: dict[str, torch.Tensor], target: str) -> torch.Tensor:
@@ -121,30 +128,31 @@ def fit(
         check_excitation(model, learned, samples, target)
     training, held = samples.split(1.0 - validation, generator) if validation else (samples, None)
     (measured,) = training.need("fit", TARGETS[target])
-    scale = _sizes(measured)
     task = _Task(model, learned, target, NMSE(measured) if loss is None else loss)
+    scale = _sizes(measured).expand_as(measured)
 
-    def residuals(params: dict[str, torch.Tensor]) -> torch.Tensor:
-        return (predict(model, params, training[:], target) - measured) / scale
+    def residuals(part: slice) -> Residuals:
+        return lambda params: (predict(model, params, training[part], target) - measured[part]) / scale[part]
 
+    parts = [residuals(slice(begin, begin + _PIECE)) for begin in range(0, len(training), _PIECE)]
     if optimizer is not None:
         curves = task.train(training, held, optimizer, epochs, batch, patience, progress, generator)
     elif loss is None and held is None:
-        curves = gauss_newton(residuals, learned, iterations=epochs, mode="samples", progress=progress), []
+        curves = gauss_newton(parts, learned, iterations=epochs, mode="samples", progress=progress), []
         for _ in range(_ROUNDS):  # the weights need the residuals, which need the weights
             with torch.no_grad():
                 predicted = predict(model, learned(), training[:], target)
-            scale = _weights(predicted, measured, noise)
-            gauss_newton(residuals, learned, iterations=epochs, mode="samples")
+            scale = _weights(predicted, measured, noise).expand_as(measured)
+            gauss_newton(parts, learned, iterations=epochs, mode="samples")
         with torch.no_grad():
             curves[0].append(float(task.loss(training[:])))
     else:
         raise InputError("fit: Gauss-Newton takes neither a loss nor a validation set; give an optimizer to use them")
+    if len(flatten(raw_numbers(learned))) > MOST:
+        return Fit(*curves, None)
     names = columns(model, TARGETS[target])
-    found = report(
-        residuals, learned, measured=measured, time=training.time, channels=names, scale=scale, mode="samples"
-    )
-    return Fit(curves[0], curves[1], found)
+    found = report(parts, learned, measured=measured, time=training.time, channels=names, scale=scale, mode="samples")
+    return Fit(*curves, found)
 
 
 def _sizes(measured: torch.Tensor) -> torch.Tensor:

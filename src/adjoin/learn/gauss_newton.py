@@ -4,7 +4,7 @@ The Jacobian is taken in few launches, each for all of the data: one for each ra
 data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -105,8 +105,13 @@ def _of_samples(function: Residuals, module: torch.nn.Module) -> tuple[torch.Ten
     return value.detach(), torch.stack(rows, 1) @ turn
 
 
+def pieces(residuals: Residuals | Sequence[Residuals]) -> Sequence[Residuals]:
+    """Functions whose residuals belong together."""
+    return [residuals] if callable(residuals) else residuals
+
+
 def gauss_newton(
-    residuals: Residuals,
+    residuals: Residuals | Sequence[Residuals],
     module: torch.nn.Module,
     *,
     iterations: int = 50,
@@ -121,7 +126,8 @@ def gauss_newton(
     raise `InputError` is not taken.
 
     Args:
-        residuals: takes `module()` and gives residuals of any shape.
+        residuals: takes `module()` and gives residuals of any shape. Several such functions, each for a part of the
+            data, need less memory than one: only one's Jacobian is there at a time.
         module: changed in place.
         iterations: at most this many.
         tolerance: it ends when the sum falls by less than this share; by default when it falls by less than a hundredth
@@ -137,37 +143,41 @@ def gauss_newton(
     point = flatten(like)
     history: list[float] = []
     for _ in Progress([(k, k + 1) for k in range(iterations)], progress):
-        value, slopes = jacobian(residuals, module, mode)
-        rest, slopes = value.reshape(-1), slopes.reshape(-1, len(point))
-        if not torch.isfinite(rest).all() or not torch.isfinite(slopes).all():
+        count, cost, normal, pull = 0, 0.0, point.new_zeros(len(point), len(point)), torch.zeros_like(point)
+        for piece in pieces(residuals):
+            value, slopes = jacobian(piece, module, mode)
+            rest, slopes = value.reshape(-1), slopes.reshape(-1, len(point))
+            count, cost = count + len(rest), cost + float(rest @ rest)
+            normal, pull = normal + slopes.mT @ slopes, pull + slopes.mT @ rest
+        if not (cost < torch.inf and normal.isfinite().all() and pull.isfinite().all()):
             raise InputError("gauss_newton: the residuals or their derivatives are not finite")
-        history = history or [float(rest.square().mean())]
-        normal = slopes.mT @ slopes
+        history = history or [cost / count]
         most = float(normal.diagonal().max()) + torch.finfo(point.dtype).tiny
         floor = normal.diagonal().clamp(min=1e-8 * most)
-        cost = lower = float(rest @ rest)
+        lower = cost
         while damping < 1e12:
-            step = torch.linalg.solve(normal + (damping * floor + _ROUNDING * most).diag(), slopes.mT @ rest)
+            step = torch.linalg.solve(normal + (damping * floor + _ROUNDING * most).diag(), pull)
             _set(module, unflatten(point - step, like))
             lower = _sum_of_squares(residuals, module)
             if lower <= cost:
                 point = point - step
                 damping = max(0.1 * damping, 1e-9)
-                history.append(lower / len(rest))
+                history.append(lower / count)
                 break
             damping *= 10.0
-        least = min(1e-6, 1e-2 / len(rest)) if tolerance is None else tolerance
+        least = min(1e-6, 1e-2 / count) if tolerance is None else tolerance
         if damping >= 1e12 or cost - lower <= least * cost:
             break
     _set(module, unflatten(point, like))
     return history
 
 
-def _sum_of_squares(residuals: Residuals, module: torch.nn.Module) -> float:
+def _sum_of_squares(residuals: Residuals | Sequence[Residuals], module: torch.nn.Module) -> float:
     """Infinite where there are none."""
     try:
         with torch.no_grad():
-            found = float(residuals(module()).square().sum())
+            given = module()
+            found = sum(float(piece(given).square().sum()) for piece in pieces(residuals))
     except InputError:
         return torch.inf
     return found if found == found else torch.inf

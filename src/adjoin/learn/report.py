@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from adjoin.errors import InputError
-from adjoin.learn.gauss_newton import Residuals, jacobian
+from adjoin.learn.gauss_newton import Residuals, jacobian, pieces
 from adjoin.learn.losses import nmse
 from adjoin.learn.parameters import Parameters
 from adjoin.model import parameters
@@ -127,7 +127,7 @@ class Report:
 
 
 def report(
-    residuals: Residuals,
+    residuals: Residuals | Sequence[Residuals],
     module: torch.nn.Module,
     *,
     quantities: Callable[[Any], dict[str, torch.Tensor]] | None = None,
@@ -141,6 +141,7 @@ def report(
 
     Args:
         residuals: takes `module()` and gives predicted less measured, (..., channels), weighted as they were fitted.
+            Several such functions, each for a part of the samples, need less memory than one.
         module: what was learned: `Parameters`, or any module.
         quantities: takes `module()` and gives what to report, name -> tensor; by default the parameters that were
             learned if the module gives a robot's `params`, and its raw numbers otherwise.
@@ -153,20 +154,25 @@ def report(
     Returns:
         Estimates, standard errors and what is not identifiable.
     """
-    value, slopes = jacobian(residuals, module, mode)
-    if value.ndim < 2:
-        value, slopes = value.reshape(-1, 1), slopes.reshape(-1, 1, slopes.shape[-1])
-    count = value.shape[-1]
-    names, units, estimate, turn = quantities_of(module, quantities)
-    flat = slopes.reshape(-1, count, slopes.shape[-1])
+    values, root, information = [], None, None
+    for piece in pieces(residuals):
+        value, slopes = jacobian(piece, module, mode)
+        if value.ndim < 2:
+            value, slopes = value.reshape(-1, 1), slopes.reshape(-1, 1, slopes.shape[-1])
+        flat = slopes.reshape(-1, *slopes.shape[-2:])
+        rows = flat.flatten(0, 1) if root is None else torch.cat([root, flat.flatten(0, 1)])
+        root = torch.linalg.qr(rows, mode="r").R
+        own = torch.einsum("sca,scb->cab", flat, flat)
+        information = own if information is None else information + own
+        values.append(value)
+    assert root is not None
+    assert information is not None
+    count = values[0].shape[-1]
     return summary(
-        value,
-        torch.linalg.qr(flat.flatten(0, 1)).R,
-        torch.einsum("sca,scb->cab", flat, flat),
-        names,
-        units,
-        estimate,
-        turn,
+        torch.cat(values),
+        root,
+        information,
+        *quantities_of(module, quantities),
         measured=measured,
         time=time,
         channels=[f"channel {k}" for k in range(count)] if channels is None else list(channels),
