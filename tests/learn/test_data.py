@@ -72,7 +72,7 @@ def test_columns_may_come_in_any_order(tmp_path):
     names = ["tau:" + j.name for j in model.joints] + ["temperature"] + ["q:" + j.name for j in model.joints] + ["time"]
     rows = ["1,2,20.5,3,4,0.0", "5,6,20.5,7,8,0.1", "5,6,20.6,7,9,0.2"]
     path = tmp_path / "log.csv"
-    path.write_text("\n".join([",".join(names), *rows]) + "\n")
+    path.write_text("\ufeff" + "\n".join([",".join(names), *rows]) + "\n", encoding="utf-8")  # as spreadsheets do
     found = load_csv(path, model, ignore=["temperature"])
     assert found.q.tolist() == [[3.0, 4.0], [7.0, 8.0], [7.0, 9.0]]
     assert found.need("test", "tau")[0][0].tolist() == [1.0, 2.0]
@@ -111,6 +111,10 @@ FLAWS = {
     "back in time": (cell(20, "time", "0.1"), "log.csv, line 20, column 'time': time does not grow: 0.1 s"),
     "standing time": (cell(20, "time", "0.34"), "log.csv, line 20, column 'time': time does not grow: 0.34 s"),
     "a gap": (lambda lines, *_: lines.pop(30), "log.csv, line 31, column 'time': a gap: 0.6 s comes after 0.56 s"),
+    "a gap after an empty line": (
+        lambda lines, *_: (lines.insert(9, ""), lines.pop(31)),
+        "log.csv, line 32, column 'time': a gap: 0.6 s comes after 0.56 s",
+    ),
     "a short line": (lambda lines, *_: lines.insert(4, "1,2"), "log.csv, line 5: 2 columns, the first line names"),
     "no time": (no_column("time"), "log.csv, line 1: columns missing: time"),
     "part of v": (no_column("v:{1}"), "log.csv, line 1: columns missing: v:{1}"),

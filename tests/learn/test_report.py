@@ -1,5 +1,7 @@
 """The report: errors are right, and what cannot be known is named."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from every_joint import seeded
@@ -154,3 +156,5 @@ def test_the_plot_has_a_row_a_channel():
     assert len(axes) == 4
     assert len(axes[0].get_lines()) == 2
     assert len(axes[0].get_lines()[0].get_xdata()) == 400
+    two = replace(found, time=torch.arange(400) % 150)
+    assert len(two.plot().get_axes()[0].get_lines()[0].get_xdata()) == 150

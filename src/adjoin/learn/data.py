@@ -31,6 +31,7 @@ from adjoin.model.model import Model, missing
 GAP = 1.5
 """A step of time this many times as long as the median one is a gap."""
 
+_ENCODING = "utf-8-sig"  # with or without the mark that spreadsheets begin a file with
 _PREFIXES = {"q": "q", "v": "v", "a": "a", "tau": "tau", "control": "u"}
 _Q = {"ball": "qw qx qy qz", "planar": "x y angle", "free": "x y z qw qx qy qz"}
 _V = {"ball": "wx wy wz", "planar": "vx vy w", "free": "vx vy vz wx wy wz"}
@@ -243,17 +244,17 @@ def load_csv(
         InputError: a column is missing or unknown, something is not a finite number, time does not grow, or has a gap;
             the message has the file, the line and the column.
     """
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding=_ENCODING) as file:
         header = [name.strip() for name in next(csv.reader(file), [])]
     groups = _groups(str(path), model, header, set(ignore))
-    table = _numbers(path, header, sorted(place for places in groups.values() for place in places))
+    table, lines = _numbers(path, header, sorted(place for places in groups.values() for place in places))
     shape: Sequence[int] = (len(table),)
     if "trajectory" in groups:
         shape = _trajectories(str(path), table[:, groups.pop("trajectory")[0]])
     time = torch.from_numpy(table[:, groups["time"][0]].reshape(shape))
 
     def line(place: Sequence[int]) -> str:
-        return f"{path}, line {2 + int(np.ravel_multi_index(tuple(place), tuple(shape)))}, column 'time'"
+        return f"{path}, line {lines[int(np.ravel_multi_index(tuple(place), tuple(shape)))]}, column 'time'"
 
     _check_time(time, line)
     values: dict[str, Any] = {"time": time}
@@ -327,14 +328,14 @@ def _groups(path: str, model: Model, header: list[str], ignore: set[str]) -> dic
     return found
 
 
-def _numbers(path: Path_, header: list[str], used: list[int]) -> np.ndarray[Any, Any]:
-    """The table; columns that are not used are 0."""
-    with open(path, encoding="utf-8") as file:
-        lines = [line for line in file if line.strip()][1:]
+def _numbers(path: Path_, header: list[str], used: list[int]) -> tuple[np.ndarray[Any, Any], list[int]]:
+    """The table, in which columns that are not used are 0, and the line of the file that each row is from."""
+    with open(path, encoding=_ENCODING) as file:
+        lines = {number: line for number, line in enumerate(file, 1) if line.strip() and number > 1}
     if len(lines) < 2:
         raise InputError(f"{path}: at least two lines of numbers are needed")
     try:
-        read = np.loadtxt(lines, delimiter=",", usecols=used, ndmin=2, quotechar='"', comments=None)
+        read = np.loadtxt(list(lines.values()), delimiter=",", usecols=used, ndmin=2, quotechar='"', comments=None)
     except ValueError:
         read = np.full((1, 1), np.nan)
     if not np.isfinite(read).all():
@@ -342,12 +343,12 @@ def _numbers(path: Path_, header: list[str], used: list[int]) -> np.ndarray[Any,
         raise InputError(f"{path}: not a table of numbers")
     table = np.zeros((len(read), len(header)))
     table[:, used] = read
-    return table
+    return table, list(lines)
 
 
 def _find_flaw(path: Path_, header: list[str], used: list[int]) -> None:
     """Raise `InputError` for the first thing that is not a finite number."""
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding=_ENCODING) as file:
         for number, row in enumerate(csv.reader(file), 1):
             if number == 1 or not row:
                 continue

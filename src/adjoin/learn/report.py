@@ -96,22 +96,22 @@ class Report:
         return "\n".join(lines)
 
     def plot(self) -> Any:
-        """A matplotlib figure: what was measured and predicted on the left, residuals on the right, by channel."""
+        """A matplotlib figure, a row a channel: the first motion, measured and predicted, and residuals of all."""
         try:
             from matplotlib.figure import Figure
         except ImportError:
             raise InputError("Report.plot needs matplotlib: pip install matplotlib") from None
         count = min(len(self.channels), _SHOWN)
-        rest = self.residuals.reshape(
-            -1, self.residuals.shape[-2] if self.residuals.ndim > 1 else 1, len(self.channels)
-        )
-        rest = rest[0].detach().cpu()
+        length = self.residuals.shape[-2]
+        time = torch.arange(length) if self.time is None else self.time.reshape(-1, length)[0].detach().cpu()
+        again = (time.diff() <= 0.0).nonzero().flatten().tolist()  # where another motion begins
+        first = slice(again[0] + 1 if again else length)
+        time, rest = time[first], self.residuals.reshape(-1, length, len(self.channels))[0, first].detach().cpu()
         figure = Figure(figsize=(10, 1.0 + 1.5 * count), layout="constrained")
         axes: Any = figure.subplots(count, 2, squeeze=False, width_ratios=(3, 1))
-        time = torch.arange(len(rest)) if self.time is None else self.time.reshape(-1, len(rest))[0].detach().cpu()
         for k, (left, right) in enumerate(axes):
             if self.measured is not None:
-                own = self.measured.reshape(-1, *rest.shape)[0, :, k].detach().cpu()
+                own = self.measured.reshape(-1, length, len(self.channels))[0, first, k].detach().cpu()
                 left.plot(time, own, ".", markersize=2, color="#808080", label="measured")
                 left.plot(time, own + rest[:, k], linewidth=1.0, color="#0072b2", label="predicted")
             else:
