@@ -36,7 +36,7 @@ _PREFIXES = {"q": "q", "v": "v", "a": "a", "tau": "tau", "control": "u"}
 _Q = {"ball": "qw qx qy qz", "planar": "x y angle", "free": "x y z qw qx qy qz"}
 _V = {"ball": "wx wy wz", "planar": "vx vy w", "free": "vx vy vz wx wy wz"}
 
-Path_ = str | os.PathLike[str]
+FilePath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
                 f"{', '.join(still)}; record a motion of these joints"
             )
 
-    def save_csv(self, path: Path_) -> None:
+    def save_csv(self, path: FilePath) -> None:
         """Write a CSV file; the columns are those at the top of this module."""
         flat = self.samples()
         values = [value if name != "time" else value[:, None] for name, value in flat.tensors().items()]
@@ -198,7 +198,7 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         header = [f'"{name}"' if "," in name else name for name in names]
         np.savetxt(path, table, delimiter=",", header=",".join(header), comments="", fmt="%.17g", encoding="utf-8")
 
-    def save_npz(self, path: Path_) -> None:
+    def save_npz(self, path: FilePath) -> None:
         """Write an NPZ file of the arrays that there are."""
         arrays: dict[str, Any] = {name: value.detach().cpu().numpy() for name, value in self.tensors().items()}
         with open(path, "wb") as file:
@@ -221,7 +221,7 @@ def columns(model: Model, name: str) -> list[str]:
 
 
 def load_csv(
-    path: Path_,
+    path: FilePath,
     model: Model,
     *,
     ignore: Iterable[str] = (),
@@ -266,7 +266,7 @@ def load_csv(
 
 
 def load_npz(
-    path: Path_, model: Model, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    path: FilePath, model: Model, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
 ) -> Recording:
     """Read a log.
 
@@ -328,7 +328,7 @@ def _groups(path: str, model: Model, header: list[str], ignore: set[str]) -> dic
     return found
 
 
-def _numbers(path: Path_, header: list[str], used: list[int]) -> tuple[np.ndarray[Any, Any], list[int]]:
+def _numbers(path: FilePath, header: list[str], used: list[int]) -> tuple[np.ndarray[Any, Any], list[int]]:
     """The table, in which columns that are not used are 0, and the line of the file that each row is from."""
     with open(path, encoding=_ENCODING) as file:
         lines = {number: line for number, line in enumerate(file, 1) if line.strip() and number > 1}
@@ -346,7 +346,7 @@ def _numbers(path: Path_, header: list[str], used: list[int]) -> tuple[np.ndarra
     return table, list(lines)
 
 
-def _find_flaw(path: Path_, header: list[str], used: list[int]) -> None:
+def _find_flaw(path: FilePath, header: list[str], used: list[int]) -> None:
     """Raise `InputError` for the first thing that is not a finite number."""
     with open(path, newline="", encoding=_ENCODING) as file:
         for number, row in enumerate(csv.reader(file), 1):
