@@ -13,19 +13,15 @@ feels the ground as though it were there already, in proportion to how near it i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from adjoin.contact.blocks import Rows
-from adjoin.dynamics.linear import dot, eliminate, is_zero
+from adjoin.contact.linearised import Linearised
+from adjoin.contact.system import System
+from adjoin.dynamics.linear import dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import detach, exp, implicit, loop, maximum
-
-if TYPE_CHECKING:
-    from adjoin.contact.system import System
+from adjoin.trace import detach, exp, implicit, maximum
 
 MOST = 80  # rows that `Implicit` takes: its linear system has as many entries as their square
-DIRECT = 24  # rows up to which a linear system is solved by elimination, whose code grows with their cube
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class Unrolled:
         return maximum(trial, 0.0)
 
     def attach(
-        self, system: "System", change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
+        self, system: System, change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
     ) -> tuple[list[Scalar], list[Scalar]]:
         """The change of velocity and the impulses, with the derivatives that they should have.
 
@@ -47,7 +43,7 @@ class Unrolled:
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
             return unbalanced(system, missing(dv), impulses)
 
-        return implicit(change, residual, lambda b: system.inertia.solve(b)), impulses
+        return implicit(change, residual, lambda b: system.factor.solve(b)), impulses
 
 
 @dataclass(frozen=True)
@@ -85,20 +81,10 @@ class Implicit(Unrolled):
     sweeps: int = 50
 
     def attach(
-        self, system: "System", change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
+        self, system: System, change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
     ) -> tuple[list[Scalar], list[Scalar]]:
-        """The change of velocity and the impulses, with the derivatives that they should have.
-
-        With the trial impulses t = p - g u, where u = J dv + offset + softness p, they solve
-        missing(dv) - Jᵀ p = 0 and p - project(t) = 0. By elimination of dv, (G + P g A) y = ... is left, where A is
-        J H⁻¹ Jᵀ, P the slopes of `project`, and G = 1 - P (1 - g softness).
-        """
+        """The change of velocity and the impulses, with the derivatives that they should have: see `linearised`."""
         rows, nv = system.rows, len(change)
-        if len(rows) > MOST:
-            raise InputError(
-                f"Implicit: {len(rows)} rows of constraints are too many for it, at most {MOST}; "
-                "choose fewer pairs of shapes, or Unrolled()"
-            )
         gains = detach(system.gain)
 
         def project(dv: Sequence[Scalar], p: Sequence[Scalar], slopes: bool = False) -> list[list[Scalar]]:
@@ -106,11 +92,10 @@ class Implicit(Unrolled):
                 x - gain * (dot(row.jacobian, dv) + offset + soft * x)
                 for x, gain, row, offset, soft in zip(p, gains, rows, system.offsets, system.softness, strict=True)
             ]
-            found, first = [], 0
-            for block in system.blocks:
-                own = trials[first : first + len(block.rows)]
+            found = []
+            for block, place in zip(system.blocks, system.places, strict=True):
+                own = trials[place : place + len(block.rows)]
                 found += block.slopes(own) if slopes else [block.project(own)]
-                first += len(block.rows)
             return found
 
         def residual(x: Sequence[Scalar]) -> list[Scalar]:
@@ -118,68 +103,17 @@ class Implicit(Unrolled):
             allowed = [value for block in project(dv, p) for value in block]
             return [*unbalanced(system, missing(dv), p), *[a - b for a, b in zip(p, allowed, strict=True)]]
 
-        own: list[list[tuple[int, Scalar]]] = []  # P by rows, of each the entries in its block
-        slopes = iter(project(change, impulses, slopes=True))
-        first = 0
-        for block in system.blocks:
-            own += [[(first + k, x) for k, x in enumerate(next(slopes)) if not is_zero(x)] for _ in block.rows]
-            first += len(block.rows)
-
-        def reduced(transposed: bool) -> Rows:
-            """G + P g A, or its transpose."""
-            count = len(rows)
-            matrix: Rows = [[0.0] * count for _ in rows]
-            for i in range(count):
-                matrix[i][i] = 1.0
-            for i in range(count):
-                for k, slope in own[i]:
-                    matrix[i][k] = matrix[i][k] - slope * (1.0 - gains[k] * system.softness[k])
-                    for j in range(count):
-                        if not is_zero(system.matrix[k][j]):
-                            matrix[i][j] = matrix[i][j] + slope * gains[k] * system.matrix[k][j]
-            return [list(column) for column in zip(*matrix, strict=True)] if transposed else matrix
-
-        def solve_rows(matrix: Rows, right: list[Scalar]) -> list[Scalar]:
-            if len(rows) <= DIRECT:
-                return eliminate(matrix, right)
-            inverse = [1.0 / matrix[i][i] for i in range(len(rows))]
-
-            def sweep(_: object, y: list[Scalar]) -> list[Scalar]:
-                y = list(y)
-                for i, row in enumerate(matrix):
-                    y[i] = (right[i] - dot(row[:i], y[:i]) - dot(row[i + 1 :], y[i + 1 :])) * inverse[i]
-                return y
-
-            return list(loop(self.sweeps, sweep, list(right)))
-
-        def solve(b: Sequence[Scalar]) -> list[Scalar]:
-            f, g = list(b[:nv]), b[nv:]
-            free = system.inertia.scaled(system.inertia.half(f))
-            speeds = [dot(half, free) for half in system.halves]
-            right = []
-            for i, value in enumerate(g):
-                for k, slope in own[i]:
-                    value = value - slope * gains[k] * speeds[k]
-                right.append(value)
-            y = solve_rows(reduced(False), right)
-            return [*system.solve(f, y), *y]
-
-        def solve_transposed(b: Sequence[Scalar]) -> list[Scalar]:
-            f, g = list(b[:nv]), b[nv:]
-            free = system.inertia.scaled(system.inertia.half(f))
-            right = [value + dot(half, free) for value, half in zip(g, system.halves, strict=True)]
-            y = solve_rows(reduced(True), right)
-            z: list[Scalar] = [0.0] * len(rows)
-            for i, value in enumerate(y):
-                for k, slope in own[i]:
-                    z[k] = z[k] - slope * gains[k] * value
-            return [*system.solve(f, z), *y]
-
-        found = implicit([*change, *impulses], residual, solve, solve_transposed)
+        near = Linearised(system, gains, project(change, impulses, slopes=True), self.sweeps)
+        if len(near.others) > MOST:
+            raise InputError(
+                f"Implicit: {len(near.others)} rows of constraints are too many for it, at most {MOST}; "
+                "choose fewer pairs of shapes, or Unrolled()"
+            )
+        found = implicit([*change, *impulses], residual, near.solve, near.solve_transposed)
         return found[:nv], found[nv:]
 
 
-def unbalanced(system: "System", missing: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
+def unbalanced(system: System, missing: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
     """missing - Jᵀ impulses: what is left of H dv = right + Jᵀ impulses."""
     for row, impulse in zip(system.rows, impulses, strict=True):
         missing = [x if is_zero(j) else x - j * impulse for x, j in zip(missing, row.jacobian, strict=True)]

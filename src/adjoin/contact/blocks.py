@@ -69,7 +69,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Push:
-    """An inequality, u >= 0: the impulse only pushes. A joint's stop, or a contact without friction."""
+    """An inequality, u >= 0: the impulse only pushes. A contact without friction."""
 
     rows: tuple[Row, ...]
 
@@ -92,6 +92,11 @@ class Push:
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
         """The derivative of `project`."""
         return [[one_if(trial[0] > 0.0)]]
+
+
+@dataclass(frozen=True)
+class Stop(Push):
+    """A joint's stop, which most steps do not reach."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adjoin.contact.blocks import Block, Brake, Hold, Push, Row, Touch
+from adjoin.contact.blocks import Block, Brake, Hold, Push, Row, Stop, Touch
 from adjoin.contact.coupling import JointCoupling
 from adjoin.contact.detect import points
 from adjoin.contact.pairs import Pair
@@ -151,7 +151,7 @@ def stops(state: State) -> list[Block]:
         jacobian: list[Scalar] = [0.0] * robot.nv
         jacobian[at.v] = side * at.multiplier
         speed = jacobian[at.v] * state.v[at.v]
-        found.append(Push((Row(jacobian, speed, gap, joint.kind != "prismatic"),)))
+        found.append(Stop((Row(jacobian, speed, gap, joint.kind != "prismatic"),)))
     return found
 
 

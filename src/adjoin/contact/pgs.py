@@ -4,21 +4,23 @@ As in Qiao et al., Efficient Differentiable Simulation of Articulated Bodies (IC
 kernel, so that their number costs no code.
 """
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from adjoin.contact.adjoint import Adjoint, Unrolled
-from adjoin.contact.blocks import Block, Clip, Relax
+from adjoin.contact.blocks import Block, Clip, Stop
 from adjoin.contact.law import Law
 from adjoin.contact.solver import Free, Settled
 from adjoin.contact.system import System
-from adjoin.dynamics.linear import Factor, dot, is_zero
+from adjoin.dynamics.linear import dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import loop
+from adjoin.trace import loop, when
 
-DENSE = 40  # rows up to which J H⁻¹ Jᵀ is computed, whose entries grow with their square
+Carry = tuple[list[Scalar], list[Scalar]]
+"""Impulses, and the half-solved velocity that they make."""
 
 
 @dataclass(frozen=True)
@@ -43,32 +45,47 @@ class PGS(Law):
 
     def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
         """The step with its constraints; see `Solver`."""
-        system = System(Factor(free.inertia), free.right, blocks, self, free.mass, free.dt)
-        impulses = self.solve(system, start) if blocks else []
-        change, impulses = self.adjoint.attach(system, system.change(impulses), impulses, free.missing)
-        modes, first = [], 0
-        for block in blocks:
-            modes.append(block.mode(impulses[first : first + len(block.rows)]))
-            first += len(block.rows)
+        system = System(free.inertia, free.right, blocks, self, free.mass, free.dt)
+        change, impulses = self.solve(system, start)
+        change, impulses = self.adjoint.attach(system, change, impulses, free.missing)
+        modes = [
+            block.mode(impulses[place : place + len(block.rows)])
+            for block, place in zip(blocks, system.places, strict=True)
+        ]
         return Settled(change, impulses, modes)
 
-    def solve(self, system: System, start: Sequence[Scalar] | None) -> list[Scalar]:
-        """The impulses of a system's blocks.
+    def solve(self, system: System, start: Sequence[Scalar] | None) -> tuple[list[Scalar], list[Scalar]]:
+        """The change of velocity and the impulses of all rows.
+
+        Joints seldom reach their stops: the system is solved without them, and where that would drive a joint through
+        its stop, once more with all of them.
 
         Args:
             system: what to solve.
             start: impulses to begin with, of the first rows; the others begin with 0.
         """
-
-        def push(i: int, trial: Scalar) -> Scalar:
-            return self.adjoint.push(trial, system.gain[i], system.dt)
-
         share = 1.0 - self.error_reduction
         first: list[Scalar] = [0.0] * len(system.rows)
         if start is not None:
             first[: len(start)] = [share * impulse for impulse in start]
-        if len(system.rows) > DENSE:
-            return self._solve_by_velocity(system, first, push)
+        stops = [place for block, place in zip(system.blocks, system.places, strict=True) if isinstance(block, Stop)]
+        if not stops:
+            return self._solve(system, first)
+        some = system.only([block for block in system.blocks if not isinstance(block, Stop)])
+        others = [i for i in range(len(first)) if i not in stops]
+        change, found = self._solve(some, [first[i] for i in others])
+        impulses = list(first)
+        for i, impulse in zip(others, found, strict=True):
+            impulses[i] = impulse
+        through = [system.offsets[i] + dot(system.rows[i].jacobian, change) < 0.0 for i in stops]
+        hit = functools.reduce(operator.or_, through)
+        return when(hit, lambda _: self._solve(system.inside(stops), first), (change, impulses))
+
+    def _solve(self, system: System, first: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        """All sweeps, with J H⁻¹ Jᵀ or with the half-solved velocity, whichever takes fewer products."""
+
+        def push(i: int, trial: Scalar) -> Scalar:
+            return self.adjoint.push(trial, system.gain[i], system.dt)
 
         def sweep(_: object, impulses: list[Scalar]) -> list[Scalar]:
             impulses = list(impulses)
@@ -78,50 +95,56 @@ class PGS(Law):
                 relaxed = -(system.bias[i] + others) * system.gain[i]
                 return relaxed if is_zero(system.kept[i]) else relaxed + system.kept[i] * impulses[i]
 
-            swept(system, impulses, relax, push)
+            for block, place in zip(system.blocks, system.places, strict=True):
+                block.sweep(impulses, place, relax, push)
             return impulses
 
-        return list(loop(self.iterations, sweep, first))
+        def sweep_by_halves(_: object, carry: Carry) -> Carry:
+            impulses, velocity = list(carry[0]), carry[1]
+            for block, place in zip(system.blocks, system.places, strict=True):
+                changes = relaxed(system, block, place, impulses, velocity, push)
+                velocity = system.pushed(velocity, changes, place)
+            return impulses, velocity
 
-    def _solve_by_velocity(self, system: System, start: list[Scalar], push: Clip) -> list[Scalar]:
-        """The same sweeps, with dv carried along instead of products of all impulses with all others."""
-
-        def sweep(_: object, carry: tuple[list[Scalar], list[Scalar]]) -> tuple[list[Scalar], list[Scalar]]:
-            dv = list(carry[1])
-            impulses = Felt(carry[0], system.columns, dv)
-
-            def relax(i: int) -> Scalar:
-                u = system.offsets[i] + dot(system.rows[i].jacobian, dv) + system.softness[i] * impulses[i]
-                return impulses[i] - system.gain[i] * u
-
-            swept(system, impulses, relax, push)
-            return list(impulses), dv
-
-        return list(loop(self.iterations, sweep, (start, system.change(start)))[0])
+        if dense(system):
+            impulses = loop(self.iterations, sweep, first) if first else first
+            return system.solve(system.right, impulses), impulses
+        impulses, velocity = loop(self.iterations, sweep_by_halves, (first, system.pushed(system.free, first)))
+        return system.factor.unrooted(velocity), impulses
 
 
-class Felt(list[Scalar]):
-    """Impulses whose changes go into a change of velocity at once."""
+def relaxed(
+    system: System, block: Block, place: int, impulses: list[Scalar], velocity: Sequence[Scalar], push: Clip
+) -> list[Scalar]:
+    """Relax a block of impulses in place.
 
-    def __init__(self, impulses: Sequence[Scalar], columns: Sequence[Sequence[Scalar]], dv: list[Scalar]):
-        super().__init__(impulses)
-        self.columns, self.dv = columns, dv
+    Args:
+        system: of the block.
+        block: to relax.
+        place: of its first row.
+        impulses: of all rows.
+        velocity: half-solved, before.
+        push: see `Block.sweep`.
 
-    def __setitem__(self, place: Any, value: Any) -> None:
-        if isinstance(place, slice):
-            for i, x in zip(range(*place.indices(len(self))), value, strict=True):
-                self[i] = x
-            return
-        change = value - self[place]
-        for dof, x in enumerate(self.columns[place]):
-            if not is_zero(x):
-                self.dv[dof] = self.dv[dof] + change * x
-        super().__setitem__(place, value)
+    Returns:
+        By how much each has changed.
+    """
+    end = place + len(block.rows)
+    before = impulses[place:end]
+    speeds = [system.speed(i, velocity) + system.softness[i] * impulses[i] for i in range(place, end)]
+
+    def changes() -> list[Scalar]:
+        pairs = zip(impulses[place:end], before, strict=True)
+        return [0.0 if new is old else new - old for new, old in pairs]
+
+    def relax(i: int) -> Scalar:
+        u = speeds[i - place] + dot([system.entry(i, k) for k in range(place, end)], changes())
+        return impulses[i] - system.gain[i] * u
+
+    block.sweep(impulses, place, relax, push)
+    return changes()
 
 
-def swept(system: System, impulses: list[Scalar], relax: Relax, push: Clip) -> None:
-    """Relax all blocks in turn, in place."""
-    first = 0
-    for block in system.blocks:
-        block.sweep(impulses, first, relax, push)
-        first += len(block.rows)
+def dense(system: System) -> bool:
+    """Whether sweeps use J H⁻¹ Jᵀ, because a sweep then takes fewer products."""
+    return len(system.rows) ** 2 <= 2 * sum(not is_zero(x) for half in system.halves for x in half)

@@ -1,13 +1,15 @@
 """The equations of one step: H dv = right + Jᵀ impulses, with rows of J that say what the velocity v + dv may be."""
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from adjoin.contact.blocks import Block, Brake, Row, Touch, gains
 from adjoin.contact.law import Law
-from adjoin.dynamics.linear import Factor, dot, is_zero
+from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.spatial.scalar import Scalar
+from adjoin.trace import inside
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class System:
     """A step's constraints and what they act on.
 
     Attributes:
-        inertia: the factor of H.
+        inertia: H, of which the lower half is read.
         right: impulses of everything but the constraints.
         blocks: the constraints.
         law: the constants of contact.
@@ -23,7 +25,7 @@ class System:
         dt: s.
     """
 
-    inertia: Factor
+    inertia: Rows
     right: Sequence[Scalar]
     blocks: Sequence[Block]
     law: Law
@@ -31,9 +33,33 @@ class System:
     dt: float
 
     @cached_property
+    def factor(self) -> Factor:
+        """Of H."""
+        return Factor(self.inertia)
+
+    def only(self, blocks: Sequence[Block]) -> "System":
+        """The same with fewer blocks."""
+        other = replace(self, blocks=blocks)
+        other.__dict__["factor"] = self.factor
+        return other
+
+    def inside(self, places: Sequence[int]) -> "System":
+        """The same, some of whose rows cost nothing outside of the body that is being traced."""
+        other, factor = replace(self), self.factor.mapped(inside)
+        rows = enumerate(self.rows)
+        other.__dict__["factor"] = factor
+        other.__dict__["halves"] = [(factor if i in places else self.factor).rooted(row.jacobian) for i, row in rows]
+        return other
+
+    @cached_property
     def rows(self) -> list[Row]:
         """Of all blocks, in order."""
         return [row for block in self.blocks for row in block.rows]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Of the first row of each block."""
+        return list(itertools.accumulate((len(block.rows) for block in self.blocks), initial=0))[:-1]
 
     @cached_property
     def offsets(self) -> list[Scalar]:
@@ -48,17 +74,20 @@ class System:
 
     @cached_property
     def halves(self) -> list[list[Scalar]]:
-        """L⁻ᵀ Jᵀ, one list a row."""
-        return [self.inertia.half(row.jacobian) for row in self.rows]
+        """What each row's impulse adds to the half-solved velocity: L⁻ᵀ Jᵀ over the roots of D, with H = Lᵀ D L.
+
+        The product of two is an entry of J H⁻¹ Jᵀ. A row's half has numbers only for the joints on its way to the root.
+        """
+        return [self.factor.rooted(row.jacobian) for row in self.rows]
 
     @cached_property
-    def scaled(self) -> list[list[Scalar]]:
-        """D⁻¹ L⁻ᵀ Jᵀ, one list a row."""
-        return [self.inertia.scaled(half) for half in self.halves]
+    def free(self) -> list[Scalar]:
+        """The half-solved change of velocity without constraints."""
+        return self.factor.rooted(self.right)
 
     def entry(self, i: int, j: int) -> Scalar:
         """One number of J H⁻¹ Jᵀ."""
-        return dot(self.scaled[max(i, j)], self.halves[min(i, j)])
+        return dot(self.halves[max(i, j)], self.halves[min(i, j)])
 
     @cached_property
     def matrix(self) -> list[list[Scalar]]:
@@ -67,15 +96,9 @@ class System:
         return [[self.entry(i, j) for j in range(count)] for i in range(count)]
 
     @cached_property
-    def columns(self) -> list[list[Scalar]]:
-        """H⁻¹ Jᵀ, one list a row of J: what a unit of its impulse does to v."""
-        return [self.inertia.rest(scaled) for scaled in self.scaled]
-
-    @cached_property
     def bias(self) -> list[Scalar]:
         """What u of each row would be without constraints."""
-        free = self.inertia.scaled(self.inertia.half(self.right))
-        return [offset + dot(half, free) for offset, half in zip(self.offsets, self.halves, strict=True)]
+        return [self.speed(i, self.free) for i in range(len(self.rows))]
 
     @cached_property
     def gain(self) -> list[Scalar]:
@@ -99,13 +122,17 @@ class System:
             first += len(block.rows)
         return found
 
-    def change(self, impulses: Sequence[Scalar]) -> list[Scalar]:
-        """dv."""
-        return self.solve(self.right, impulses)
+    def speed(self, i: int, half: Sequence[Scalar]) -> Scalar:
+        """J v of a row and its offset, at a half-solved velocity."""
+        return self.offsets[i] + dot(self.halves[i], half)
+
+    def pushed(self, half: Sequence[Scalar], impulses: Sequence[Scalar], place: int = 0) -> list[Scalar]:
+        """A half-solved velocity with the impulses of all rows added, or of those from a place on."""
+        total = list(half)
+        for impulse, own in zip(impulses, self.halves[place:], strict=False):
+            total = [x if is_zero(h) else x + impulse * h for x, h in zip(total, own, strict=True)]
+        return total
 
     def solve(self, right: Sequence[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
         """H⁻¹ (right + Jᵀ impulses)."""
-        total = self.inertia.half(right)
-        for impulse, half in zip(impulses, self.halves, strict=True):
-            total = [x if is_zero(h) else x + impulse * h for x, h in zip(total, half, strict=True)]
-        return self.inertia.rest(self.inertia.scaled(total))
+        return self.factor.unrooted(self.pushed(self.factor.rooted(right), impulses))

@@ -4,9 +4,10 @@ The factor is M = Lᵀ D L with unit lower triangular L, from the last row to th
 of a tree fills in nothing (Featherstone, chapter 6.4). Zeros are found by looking: the number 0 is never touched.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
-from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.scalar import Scalar, sqrt
 from adjoin.trace.graph import Expr
 
 Rows = list[list[Scalar]]
@@ -66,6 +67,22 @@ class Factor:
                         if not is_zero(row[j]):
                             rest[i][j] = rest[i][j] - self.lower[k][i] * row[j]
 
+    def mapped(self, function: Callable[[Scalar], Scalar]) -> "Factor":
+        """The factor with a function of its numbers; structural zeros stay."""
+        other = Factor([])
+        other.lower = [[x if is_zero(x) else function(x) for x in row] for row in self.lower]
+        other.inverse, other.roots = ([function(x) for x in values] for values in (self.inverse, self.roots))
+        return other
+
+    @cached_property
+    def roots(self) -> list[Scalar]:
+        """The square roots of D⁻¹."""
+        return [sqrt(x) for x in self.inverse]
+
+    def rooted(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """D^(-1/2) L⁻ᵀ b; the product of two such is bᵀ M⁻¹ c."""
+        return [0.0 if is_zero(x) else x * root for x, root in zip(self.half(right), self.roots, strict=True)]
+
     def solve(self, right: Sequence[Scalar]) -> list[Scalar]:
         """M⁻¹ b."""
         return self.rest(self.scaled(self.half(right)))
@@ -75,7 +92,7 @@ class Factor:
         return [0.0 if is_zero(x) else x * inverse for x, inverse in zip(right, self.inverse, strict=True)]
 
     def half(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """L⁻ᵀ b. With its like, bᵀ M⁻¹ c = sum of L⁻ᵀ b times D⁻¹ times L⁻ᵀ c."""
+        """L⁻ᵀ b."""
         x = list(right)
         for k in reversed(range(len(x))):
             if not is_zero(x[k]):
@@ -83,6 +100,10 @@ class Factor:
                     if not is_zero(entry):
                         x[i] = x[i] - entry * x[k]
         return x
+
+    def unrooted(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """L⁻¹ D^(-1/2) b: of `rooted` of something, M⁻¹ of it."""
+        return self.rest([0.0 if is_zero(x) else x * root for x, root in zip(right, self.roots, strict=True)])
 
     def rest(self, right: Sequence[Scalar]) -> list[Scalar]:
         """L⁻¹ b."""

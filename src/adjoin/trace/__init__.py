@@ -1,6 +1,6 @@
 """The kernel compiler: trace a Python function over scalars, differentiate it, run it as one fused kernel."""
 
-from adjoin.trace.control import Scratch, Stream, loop, scan, scratch
+from adjoin.trace.control import Scratch, Stream, inside, loop, scan, scratch, when
 from adjoin.trace.function import Function, Integer, PerStep, Table, function
 from adjoin.trace.graph import Expr, to_float, to_index
 from adjoin.trace.implicit import detach, guard, implicit
@@ -40,6 +40,7 @@ __all__ = [
     "function",
     "guard",
     "implicit",
+    "inside",
     "log",
     "loop",
     "maximum",
@@ -54,4 +55,5 @@ __all__ = [
     "tanh",
     "to_float",
     "to_index",
+    "when",
 ]

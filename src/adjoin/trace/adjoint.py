@@ -210,6 +210,7 @@ class _Pullback:
             back.results.append(either(found, sums[parameter]))
         for step in steps:
             back.outputs.append([either(pull.cotangents.get(mapping[p]), pull.zero) for p in step])
+        back.only_where(mapping[body.where] if body.where is not None else None)
         made = close(back, self.graph, start, sources)
         last = finals(made)
         for (i, _), final in zip(seeds, last, strict=False):

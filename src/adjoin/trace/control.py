@@ -29,6 +29,7 @@ from adjoin.trace.graph import (
     to_index,
     tracing,
 )
+from adjoin.trace.scalars import select
 
 LARGEST = 4096  # elements of a scratch array: it lies on the stack of a CPU thread, or in the local memory of a GPU's
 
@@ -51,6 +52,8 @@ class Body:
         length: trip count, or the name of the kernel's run-time integer that holds it.
         reverse: runs from the last step to the first.
         histories: value of the body -> the output stream that the adjoint made of it.
+        where: the capture that says whether the body does anything; where it does not in any environment that a
+            processor has in hand, the loop may be left out. The body itself keeps the carry where it does not hold.
         active: which results depend on what is being differentiated for; written and read by the adjoint.
     """
 
@@ -64,7 +67,12 @@ class Body:
     results: list[Expr] = field(default_factory=list)
     outputs: list[list[Expr]] = field(default_factory=list)
     histories: dict[Expr, int] = field(default_factory=dict)
+    where: Expr | None = None
     active: list[bool] = field(default_factory=list)
+
+    def only_where(self, condition: Expr | None) -> None:
+        """Set the condition, unless it has become a constant."""
+        self.where = condition if condition is not None and condition.op == "param" else None
 
 
 class Scratch:
@@ -277,6 +285,37 @@ def scan(
 def loop(count: int | Expr, body: Callable[[Expr, Any], Any], carry: Any) -> Any:
     """Run `carry = body(step, carry)` a number of times, fixed or given at run time, in one loop of the kernel."""
     return scan(lambda step, carried, _: (body(step, carried), None), carry, length=count)[0]
+
+
+def when(condition: Any, function: Callable[[Any], Any], values: Any) -> Any:
+    """`function(values)` where a condition holds, and the values as they are elsewhere.
+
+    It takes no time where the condition holds in none of the environments that a processor works on together: the
+    lanes of a vector, the threads of a warp.
+
+    Args:
+        condition: of each environment.
+        function: gives as many values in the same structure. What it computes without `values` is computed in any case.
+        values: any nesting of scalars.
+    """
+    outer = current_graph()
+    condition = outer.lift(condition)
+    initial = [outer.lift(value) for value in tree.leaves(values)]
+    graph = Graph(outer)
+    spec = Body(graph, graph.fresh("param", (), "counter", INT), [parameter(graph, x) for x in initial], 1, False)
+    with tracing(graph):
+        found = function(tree.rebuild(values, iter(spec.carry)))
+    if tree.structure(found) != tree.structure(values):
+        raise TraceError(f"when: the function gave {tree.structure(found)} for {tree.structure(values)}")
+    holds = graph.lift(condition)
+    spec.results = [select(holds, graph.lift(a), b) for a, b in zip(tree.leaves(found), spec.carry, strict=True)]
+    spec.only_where(holds)
+    return tree.rebuild(values, iter(finals(close(spec, outer, initial, []))))
+
+
+def inside(value: Any) -> Any:
+    """The same value; what is computed from it is computed in the body that is being traced, not before it."""
+    return current_graph().lift(value) if isinstance(value, Expr) else value
 
 
 def close(body: Body, outer: Graph, initial: list[Expr], streams: list[Expr]) -> Expr:

@@ -149,9 +149,7 @@ def _assemble(ptx: str, capability: int) -> bytes:
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_OPTIMISATION, _JIT_INPUT_PTX = 5, 6, 7, 1
-LARGE = (
-    20_000  # lines of PTX from which the assembler is asked for little optimisation; its time grows faster than that
-)
+LARGE = 40_000  # lines of PTX from which the assembler is asked for little optimisation; its time grows faster
 
 
 def _effort(ptx: str) -> int:

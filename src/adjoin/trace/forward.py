@@ -139,6 +139,7 @@ def _push_scan(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr]
         new.outputs.append([value for value, _ in pairs])
         if old.active[len(old.results) + i]:
             new.outputs.append([either(tangent, zero) for _, tangent in pairs])
+    new.only_where(inside[old.where] if old.where is not None else None)
     made = mapping[node] = close(new, graph, start, sources_in)
     last, outputs = finals(made), iter(output_streams(made))
     for i in range(len(old.results)):

@@ -102,6 +102,13 @@ class Writer:
         """A constant operand equal in every lane."""
         return literal if self.lane.width == 1 else f"splat ({scalar} {literal})"
 
+    def anywhere(self, condition: str) -> str:
+        """Whether a condition holds in any lane, as an i1."""
+        if self.lane.width == 1:
+            return condition
+        name = f"llvm.vector.reduce.or.v{self.lane.width}i1"
+        return self.intrinsic(name, "i1", (self.lane.bool, condition))
+
     # Floats -----------------------------------------------------------------------------------------------------
 
     def const(self, value: float) -> str:

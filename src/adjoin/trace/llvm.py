@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from adjoin.trace import elementary
 from adjoin.trace.facts import fused, overwritten, streams_read
-from adjoin.trace.graph import ARRAY, BOOL, FLOAT, INT, STREAM, Expr
+from adjoin.trace.graph import ARRAY, BOOL, INT, STREAM, Expr
 from adjoin.trace.lanes import Lane, Writer
 from adjoin.trace.memory import WARP, Layout
 from adjoin.trace.parking import Parking, park
@@ -211,7 +211,8 @@ class _Kernel:
                 if node not in complete:
                     self.storage.clear(values[node], node.width)
             elif node.op == "scan":
-                self.scan(node, plan.loops[node], values)
+                late = {value: slots[value] for value in parking.late.get(position, ())}
+                self.scan(node, plan.loops[node], values, late)
             elif node.kind != STREAM and node.op != "get":
                 values[node] = self.instruction(node, values)
             for parked in parking.frees.get(position, ()):
@@ -239,6 +240,7 @@ class _Kernel:
             return Parking()
         skipped = {product for product, *_ in sums.values()}
         operands: list[list[Expr]] = []
+        late: set[int] = set()
         for position, node in enumerate(plan.order):
             if node in skipped or node.op == "get":
                 reads = []
@@ -248,13 +250,17 @@ class _Kernel:
             elif node.op == "scan":
                 carry, captures, _, _ = plan.loops[node].arguments(node)
                 reads = carry + captures
+                if plan.loops[node].where is not None:
+                    late.add(position)
             else:
                 reads = list(node.args[:3])
             for output, start, count in due.get(position, ()):
                 reads += [value for value in self.program.targets[output][start : start + count] if value is not node]
             operands.append(reads)
         kept = self.memory.kept if isinstance(self.memory, Staged) else {}
-        return park(plan.order, operands, self.registers, lambda node: node.op == "input" and node.data[0] in kept)
+        return park(
+            plan.order, operands, self.registers, lambda node: node.op == "input" and node.data[0] in kept, late
+        )
 
     def fma(self, product: Expr, other: Expr, negate_product: bool, negate_other: bool, values: dict[Expr, str]) -> str:
         a, b = values[product.args[0]], values[product.args[1]]
@@ -389,10 +395,13 @@ class _Kernel:
 
     # Loops ------------------------------------------------------------------------------------------------------------
 
-    def scan(self, node: Expr, loop: Loop, values: dict[Expr, str]) -> None:
-        w, lane, body = self.w, self.w.lane, loop.body
-        initial, captured, streams, _ = loop.arguments(node)
-        kinds = {FLOAT: lane.float, BOOL: lane.bool}
+    def scan(self, node: Expr, loop: Loop, values: dict[Expr, str], late: dict[Expr, int]) -> None:
+        """A loop, or a branch; what it reads late waits in slots."""
+        if loop.where is not None:
+            self.branch(node, loop, values, late)
+            return
+        w, body = self.w, loop.body
+        initial = loop.arguments(node)[0]
         count = self.storage.count(body.length)
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
@@ -415,33 +424,73 @@ class _Kernel:
         step = f"%{label}.i"
         if body.reverse:
             step = w.emit(f"sub i64 {w.emit(f'sub i64 {count}, 1')}, {step}")
-        inside[body.counter] = w.emit(f"trunc i64 {step} to i32")
-        self.uniform.add(body.counter)
-        for i, value in zip(loop.captures, captured, strict=True):
-            inside[body.captures[i]] = values[value]
-            if value in self.uniform:
-                self.uniform.add(body.captures[i])
-        used = set(loop.plan.order)
-        for i, stream in zip(loop.streams, streams, strict=True):
-            self.read_step(stream, body.steps[i], used, step, inside, values)
         last = {i: inside[body.carry[i]] for i in loop.carry}  # the region may load one again, under a new name
-        self.region(loop.plan, inside, {})
-        for i in loop.outputs:
-            operands = [inside[value] for value in body.outputs[i]]
-            self.write_step(node, len(body.results) + i, operands, step, values)
+        self.iteration(node, loop, step, inside, values, {})
         w.line(f"  %{label}.n = add i64 %{label}.i, 1")
         w.line(f"  br label %{label}")
         latch = w.block
         for line, i, name, first in phis:
-            kind, following = kinds[body.carry[i].kind], inside[body.results[i]]
+            kind, following = self.kind(body.carry[i]), inside[body.results[i]]
             w.lines[line] = f"  {name} = phi {kind} [ {first}, %{before} ], [ {following}, %{latch} ]"
         head = patch - len(phis) - 1
         w.lines[head] = w.lines[head].replace("%LATCH", f"%{latch}")
         w.label(f"{label}.e")
-        for i in loop.carry:
+        self.give(node, last, values)
+
+    def branch(self, node: Expr, loop: Loop, values: dict[Expr, str], late: dict[Expr, int]) -> None:
+        """A scan of one step that may be left out: see `when`."""
+        w, body = self.w, loop.body
+        initial, captured, _, _ = loop.arguments(node)
+        label, before = w.name()[1:], w.block
+        w.line(f"  br i1 {w.anywhere(values[captured[loop.where or 0]])}, label %{label}, label %{label}.e")
+        w.label(label)
+        first = {i: values[value] for i, value in zip(loop.carry, initial, strict=True)}
+        inside = {body.carry[i]: operand for i, operand in first.items()}
+        self.iteration(node, loop, "0", inside, values, late)
+        w.line(f"  br label %{label}.e")
+        after = w.block
+        w.label(f"{label}.e")
+        last = dict(first)
+        for i, operand in first.items():
+            following = inside[body.results[i]]
+            if body.carry[i].kind != ARRAY and following != operand:
+                kind = self.kind(body.carry[i])
+                last[i] = w.emit(f"phi {kind} [ {operand}, %{before} ], [ {following}, %{after} ]")
+        self.give(node, last, values)
+
+    def iteration(
+        self, node: Expr, loop: Loop, step: str, inside: dict[Expr, str], values: dict[Expr, str], late: dict[Expr, int]
+    ) -> None:
+        """One step of a scan, of which `inside` has the carry."""
+        body = loop.body
+        _, captured, streams, _ = loop.arguments(node)
+        inside[body.counter] = self.w.emit(f"trunc i64 {step} to i32")
+        self.uniform.add(body.counter)
+        for i, value in zip(loop.captures, captured, strict=True):
+            parameter = body.captures[i]
+            if value in late:
+                inside[parameter] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(late[value])}")
+            else:
+                inside[parameter] = values[value]
+            if value in self.uniform:
+                self.uniform.add(parameter)
+        used = set(loop.plan.order)
+        for i, stream in zip(loop.streams, streams, strict=True):
+            self.read_step(stream, body.steps[i], used, step, inside, values)
+        self.region(loop.plan, inside, {})
+        for i in loop.outputs:
+            operands = [inside[value] for value in body.outputs[i]]
+            self.write_step(node, len(body.results) + i, operands, step, values)
+
+    def kind(self, value: Expr) -> str:
+        return self.w.lane.bool if value.kind == BOOL else self.w.lane.float
+
+    def give(self, node: Expr, last: dict[int, str], values: dict[Expr, str]) -> None:
+        """The final carry of a scan."""
+        for i, operand in last.items():
             get = node.graph.find("get", (node,), i)
             if get is not None:
-                values[get] = last[i]
+                values[get] = operand
 
     def buffer(self, stream: Expr, values: dict[Expr, str]) -> str:
         """The memory that holds a stream between the scan that makes it and those that read it."""

@@ -6,7 +6,7 @@ away gives up its own: it is stored, once, and loaded again before that use (Bel
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from adjoin.trace.graph import FLOAT, Expr
@@ -20,15 +20,21 @@ class Parking:
         loads: before the node there, load these.
         stores: after it, store these.
         frees: after it, nobody needs the memory of these any more.
+        late: the node there may read these from memory itself.
     """
 
     loads: dict[int, list[Expr]] = field(default_factory=dict)
     stores: dict[int, list[Expr]] = field(default_factory=dict)
     frees: dict[int, list[Expr]] = field(default_factory=dict)
+    late: dict[int, list[Expr]] = field(default_factory=dict)
 
 
 def park(
-    order: Sequence[Expr], operands: Sequence[Sequence[Expr]], registers: int, kept: Callable[[Expr], bool]
+    order: Sequence[Expr],
+    operands: Sequence[Sequence[Expr]],
+    registers: int,
+    kept: Callable[[Expr], bool],
+    late: Container[int] = (),
 ) -> Parking:
     """Decide what waits in memory.
 
@@ -37,6 +43,7 @@ def park(
         operands: for each of them, the values it reads; a value written out there counts as read.
         registers: how many values may be alive.
         kept: whether a value can be had again without being stored.
+        late: positions of nodes that read what waits in memory only if they need it.
     """
     parking = Parking()
     uses: dict[Expr, list[int]] = {}  # the last place first
@@ -65,6 +72,14 @@ def park(
 
     for position, node in enumerate(order):
         for operand in operands[position]:
+            if operand in stored and operand in evicted and position in late:
+                parking.late.setdefault(position, []).append(operand)
+                while uses[operand] and uses[operand][-1] <= position:
+                    uses[operand].pop()
+                if not uses[operand]:
+                    stored.discard(operand)
+                    parking.frees.setdefault(position, []).append(operand)
+                continue
             if operand in evicted:
                 evicted.discard(operand)
                 parking.loads.setdefault(position, []).append(operand)

@@ -31,6 +31,11 @@ class Loop:
     outputs: list[int]
     plan: "Plan"
 
+    @property
+    def where(self) -> int | None:
+        """The place of the condition among the live captures, if there is one."""
+        return next((k for k, i in enumerate(self.captures) if self.body.captures[i] is self.body.where), None)
+
     def arguments(self, node: Expr) -> tuple[list[Expr], list[Expr], list[Expr], list[Expr]]:
         """The live arguments of the scan node: initial carry, captures, input streams, and what must run before."""
         first = len(self.body.carry)
@@ -146,6 +151,6 @@ def _loop(node: Expr, wanted: set[int]) -> Loop:
         if grown == carry:
             break
         carry = grown
-    captures = [i for i, parameter in enumerate(body.captures) if parameter in used]
+    captures = [i for i, parameter in enumerate(body.captures) if parameter in used or parameter is body.where]
     streams = [i for i, step in enumerate(body.steps) if not used.isdisjoint(step)]
     return Loop(body, carry, captures, streams, outputs, plan)

@@ -326,7 +326,8 @@ def _describe(plan: Plan, numbers: dict[Expr, int], text: list[str]) -> None:
         if node.op == "scan":
             loop = plan.loops[node]
             arguments = [numbers[arg] for part in loop.arguments(node)[:3] for arg in part]
-            text.append(f"scan {number} {arguments} {loop.body.length} {loop.body.reverse} {loop.carry} {loop.outputs}")
+            kind = f"{loop.body.length} {loop.body.reverse} {loop.where}"
+            text.append(f"scan {number} {arguments} {kind} {loop.carry} {loop.outputs}")
             _describe_body(loop, numbers, text)
         elif node.op == "get":
             text.append(f"get {numbers[node.args[0]]} {node.data}")
@@ -352,7 +353,7 @@ def _describe_ruled(targets: Sequence[Expr], numbers: dict[Expr, int], text: lis
             continue
         data = node.data
         if node.op == "scan":
-            text.append(f"{data.length} {data.reverse}")
+            text.append(f"{data.length} {data.reverse} {[x is data.where for x in data.captures]}")
             _describe_ruled([*data.results, *chain(*data.outputs)], numbers, text)
             data = None
         elif node.op == "implicit":

@@ -104,6 +104,7 @@ def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool) 
         mapping.update(zip(step, new.steps[-1], strict=True))
     new.results = copy(old.results, mapping, inner, without_rules=without_rules)
     new.outputs = [copy(output, mapping, inner, without_rules=without_rules) for output in old.outputs]
+    new.only_where(mapping[old.where] if old.where is not None else None)
     first_stream = count + len(old.captures)
     return close(new, graph, args[:count], args[first_stream : first_stream + len(old.steps)])
 
