@@ -13,6 +13,7 @@ from adjoin.errors import InputError, TraceError
 from adjoin.trace import tree
 from adjoin.trace.cache import Cache
 from adjoin.trace.cuda import build
+from adjoin.trace.graph import uncollected
 from adjoin.trace.operator import BITS, Kernel, check_tensor
 from adjoin.trace.program import Slot, trace
 
@@ -52,11 +53,12 @@ class Function:
         self._names = list(inputs)
         if not self._slots:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
-        program, self._structure = trace(self.name, traced, self._slots, self._integers)
+        with uncollected():
+            program, self._structure = trace(self.name, traced, self._slots, self._integers)
+            self.kernel = Kernel(program)
         self._plain = [(len(slot.shape), slot.shape) for slot in self._slots]
         self._streams = any(slot.length is not None for slot in self._slots)
         self._build = _builder(self._structure)
-        self.kernel = Kernel(program)
         functools.update_wrapper(self, traced, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

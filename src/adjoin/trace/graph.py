@@ -8,6 +8,7 @@ A graph may have a parent: the body of a loop is a graph whose parent is the cod
 scalars of its parents freely; each becomes a *capture*, an argument of the loop.
 """
 
+import gc
 import math
 import threading
 from collections.abc import Iterator
@@ -130,6 +131,18 @@ def tracing(graph: Graph) -> Iterator[None]:
         yield
     finally:
         _tracing.graph = before
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles of garbage, which walks a growing graph again and again, and finds none."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def current_graph() -> Graph:

@@ -19,6 +19,7 @@ from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[repor
 from adjoin.errors import CompileError, InputError
 from adjoin.trace.cpu import CpuKernel, ask_for_huge_pages
 from adjoin.trace.cuda import CudaKernel
+from adjoin.trace.graph import uncollected
 from adjoin.trace.interpret import interpret
 from adjoin.trace.program import Program, Slot
 
@@ -46,7 +47,8 @@ class Kernel:
             with self._lock:
                 found = self._made.get(key)
                 if found is None:
-                    found = self._made[key] = make()
+                    with uncollected():
+                        found = self._made[key] = make()
         return found
 
     def with_shared(self, shared: tuple[bool, ...]) -> "Kernel":
