@@ -209,6 +209,16 @@ def test_a_stack_of_five_boxes_stands_for_ten_seconds():
     assert path.v[-1].abs().max() < 1e-3
 
 
+def test_what_begins_inside_the_ground_comes_out_and_does_not_jump():
+    model = adjoin.robots.load("box")
+    sim = simulator(model, 1e-3)
+    half = model.geometries[0].size[2]
+    path = sim.rollout(sim.state(tensor(0.0, 0.0, half - 0.01, *UPRIGHT)), nothing(1000))
+    # It leaves the ground with the greatest speed of recovery at most, and rises by v²/2g with it.
+    assert path.q[:, 2].max() < half + sim.physics.contact.recovery**2 / (2.0 * G) + 1e-5
+    torch.testing.assert_close(path.q[-1, 2], tensor(half)[0], rtol=0.0, atol=1e-4)
+
+
 def test_stops_hold():
     model = hinge(lower=-0.5, upper=0.5)
     sim = simulator(model, 1e-3)

@@ -13,7 +13,7 @@ class Law:
 
     Attributes:
         error_reduction: the share of an error in position (a penetration, an open loop) that one step corrects.
-        recovery: the greatest speed at which a penetration is corrected, m/s.
+        recovery: the greatest speed at which a penetration is corrected, m/s or rad/s; what was pushed out keeps it.
         softness: regularisation, as a share of the inverse of the robot's mass: keeps impulses determined where
             several can do the same, as under the four corners of a box.
         restitution: speed after an impact over speed before it; the simulator takes it among `params` too.
@@ -22,7 +22,7 @@ class Law:
     """
 
     error_reduction: float = 0.2
-    recovery: float = 1.0
+    recovery: float = 0.1
     softness: float = 1e-4
     restitution: Scalar = 0.0
     threshold: float = 0.1
