@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.autograd import gradcheck
+from torch.autograd import forward_ad, gradcheck
 from worlds import brick, hinge, hopper, nothing, simulator, tensor
 
 import adjoin
@@ -289,3 +289,42 @@ def test_a_push_on_a_frame_that_is_not_there_lists_those_that_are():
         sim.step(state, controls[0], external={"tail": tensor(1.0)})
     with pytest.raises(InputError, match=r"external\['leg'\]' has 7 steps"):
         sim.rollout(state, controls, external={"leg": torch.zeros(7, 6, dtype=torch.float64)})
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_forward_mode_of_a_rollout_is_that_of_finite_differences(every):
+    sim, state, controls = hopping(network)
+    mass = sim.model.parameters(dtype=torch.float64)["mass"]
+    given = {"q": state.q, "controls": controls, "mass": mass, **weights()}
+    along = {name: random(*x.shape, seed=9) for name, x in given.items()}
+
+    def rolled(q, controls, mass, inner, outer):
+        named = {"inner": inner, "outer": outer}
+        start = sim.state(q, state.v)
+        path = sim.rollout(start, controls, {"mass": mass}, constants=named, contacts=True, every=every)
+        return path.q, path.v, path.outputs["force"]
+
+    with forward_ad.dual_level():
+        duals = {name: forward_ad.make_dual(x, along[name]) for name, x in given.items()}
+        found = [forward_ad.unpack_dual(x).tangent for x in rolled(**duals)]
+    step = 1e-7
+    sides = [rolled(**{name: x + sign * step * along[name] for name, x in given.items()}) for sign in (1.0, -1.0)]
+    for tangent, (after, before) in zip(found, zip(*sides, strict=True), strict=True):
+        difference = (after - before) / (2.0 * step)
+        torch.testing.assert_close(tangent, difference, rtol=0.0, atol=1e-5 * float(difference.abs().max()))
+
+
+def test_tangents_of_an_environment_that_stopped_are_zero():
+    sim, state, controls = hopping()
+    mass = sim.model.parameters(dtype=torch.float64)["mass"].repeat(3, 1)
+    push = torch.zeros(STEPS, 3, 6, dtype=torch.float64)
+    push[20, 1, 0] = torch.nan
+    with forward_ad.dual_level():
+        path = sim.rollout(
+            state, controls, {"mass": forward_ad.make_dual(mass, torch.ones_like(mass))}, external={"leg": push}
+        )
+        tangent = forward_ad.unpack_dual(path.v).tangent
+    assert tangent.isfinite().all()
+    assert not tangent[21:, 1].any()
+    assert tangent[20, 1].any()
+    assert tangent[-1, 0].any()

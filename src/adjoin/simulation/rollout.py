@@ -253,6 +253,7 @@ class _Rolled(torch.autograd.Function):
             states, outputs = [state[: done // every + 1] for state in states], [output[:done] for output in outputs]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors, *states)
+        ctx.save_for_forward(*tensors, *states)
         ctx.made = rollout, kernel, batch, every, done
         return (*states, *outputs)
 
@@ -293,6 +294,27 @@ class _Rolled(torch.autograd.Function):
             parts = [*([parts[0].new_zeros((left, *parts[0].shape[1:]))] if left else []), *parts]
             rest[i - count] = torch.cat(parts[::-1]) if i < behind else sum(parts)
         return (None,) * 5 + (*first, *rest)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Any:
+        rollout, kernel, batch, every, done = ctx.made
+        count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
+        saved = ctx.saved_tensors
+        tensors, states = saved[: len(rollout.step.inputs)], saved[len(rollout.step.inputs) :]
+        given = tangents[5:]
+        until = [x if i < count or i >= behind else x[:done] for i, x in enumerate(tensors)]
+        moving = [x if i < count or i >= behind else x[:done] for i, x in enumerate(given) if x is not None]
+        pushed, places = kernel.jvp(tuple(x is not None for x in given))
+        found = dict(zip(places, pushed.run([*until, *moving], (done,), batch), strict=True)) if places else {}
+        kept = [*range(every - 1, done - 1, every), *([done - 1] if done else [])]
+        results: list[torch.Tensor] = []
+        for i, (state, first) in enumerate(zip(states, given, strict=False)):
+            start = torch.zeros_like(state[0]) if first is None else first
+            rest = found[i][kept] if i in found else torch.zeros_like(state[1:])
+            results.append(torch.cat([start[None], rest]))
+        shapes = kernel.output_shapes((done,), batch)
+        results += [found[i] if i in found else states[0].new_zeros(shapes[i]) for i in range(count, len(shapes))]
+        return tuple(results)
 
 
 def pieces(steps: int, every: int, progress: bool) -> list[tuple[int, int]]:

@@ -1,0 +1,125 @@
+"""A double pendulum with friction and a coupling that its model lacks: augmented, beside the model and a pure network.
+
+    python benchmarks/identification.py --sections augmentation [--quick]
+
+The real pendulum has viscous and dry friction in both joints, and a torque that pulls the joints towards one another.
+The analytical model has neither. The augmented model is the analytical one with a network that adds forces. The pure
+network gives the accelerations themselves, with twice the neurons, and has two tries, of which the one that fits the
+data better counts. Both learn from the same noisy states, through the same windows, by the same optimiser. The error is
+that of q over two seconds from starts that nobody has seen.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import adjoin
+from adjoin import trace
+from adjoin.learn.augment import Residual
+from adjoin.learn.data import Recording
+from adjoin.learn.shooting import Shooting
+from adjoin.model.joint import Joint
+from adjoin.model.parts import WORLD, Body
+
+DT, SAMPLED, STEPS, WINDOW = 0.01, 2, 200, 20  # s, steps a sample, steps a trajectory, samples a window
+TRAJECTORIES, NOISE = 12, (1e-3, 1e-2)  # rad, rad/s
+NEURONS = 16
+
+
+def hidden(q: Any, v: Any, control: Any) -> dict[str, Any]:
+    """What the analytical model does not know."""
+    pull = 1.5 * trace.sin(q[0] - q[1])
+    drag = -(0.15 * v) - 0.25 * trace.tanh(8.0 * v)
+    return {"force": [drag[0] - pull, drag[1] + pull]}
+
+
+def simulator(model: adjoin.Model, residual: Any = None) -> adjoin.Simulator:
+    return adjoin.Simulator(model, dt=DT, integrator=adjoin.RK4(), pairs=[], limits=False, residual=residual)
+
+
+def analytical() -> adjoin.Model:
+    return adjoin.robots.load("pendulum", links=2)
+
+
+def blank() -> adjoin.Model:
+    """Two axles that know no gravity and nothing of one another: forces are accelerations."""
+    bodies = [
+        Body(name, WORLD, Joint(name, "revolute"), mass=1.0, inertia=(1.0, 0.0, 0.0, 1.0, 0.0, 1.0))
+        for name in ("joint1", "joint2")
+    ]
+    return adjoin.Model("blank", tuple(bodies))
+
+
+def motions(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """q and v of the real pendulum from random starts, (samples, count, 2)."""
+    real = simulator(analytical(), hidden)
+    q = 3.0 * torch.rand(count, 2, generator=generator, dtype=torch.float64) - 1.5
+    v = 4.0 * torch.rand(count, 2, generator=generator, dtype=torch.float64) - 2.0
+    path = real.rollout(real.state(q, v), torch.zeros(STEPS, 0, dtype=torch.float64))
+    return path.q[::SAMPLED], path.v[::SAMPLED]
+
+
+def recorded(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, generator: torch.Generator) -> Recording:
+    """Motions with noise."""
+    noisy = [
+        x + s * torch.randn(*x.shape, generator=generator, dtype=x.dtype) for x, s in zip((q, v), NOISE, strict=True)
+    ]
+    clock = (DT * SAMPLED * torch.arange(len(q), dtype=torch.float64)).expand(q.shape[1], -1)
+    return Recording(model, clock, *[x.transpose(0, 1).contiguous() for x in noisy])
+
+
+def learn(recording: Recording, neurons: int, seed: int, iterations: int, progress: bool = False) -> Any:
+    """A network on top of the recording's model, and how the loss fell."""
+    generator = torch.Generator().manual_seed(seed)
+    network = Residual(recording.model, ["force"], (neurons,), like=recording, dtype=torch.float64, generator=generator)
+    sim = simulator(recording.model, network)
+    shooting = Shooting(sim, network, recording, WINDOW, noise=NOISE, free=True)
+    history = shooting.solve(iterations, tolerance=1e-5, progress=progress)
+    return sim, network, history
+
+
+def error(sim: adjoin.Simulator, q: torch.Tensor, v: torch.Tensor, network: Residual | None = None) -> float:
+    """Root mean square of the error of q, rad."""
+    constants = {} if network is None else network.weights()
+    with torch.no_grad():
+        path = sim.rollout(sim.state(q[0], v[0]), torch.zeros(STEPS, 0, dtype=q.dtype), constants=constants)
+    return float((path.q[::SAMPLED] - q).square().mean().sqrt())
+
+
+def section(quick: bool) -> Iterator[dict[str, Any]]:
+    """Of the driver `identification.py`."""
+    rows, iterations = [], 15 if quick else 60
+    for seed in range(1 if quick else 3):
+        generator = torch.Generator().manual_seed(seed)
+        q, v = motions(4 if quick else TRAJECTORIES, generator)
+        test = motions(24, generator)
+        start = time.perf_counter()
+        augmented, network, history = learn(recorded(analytical(), q, v, generator), NEURONS, seed, iterations)
+        seconds = time.perf_counter() - start
+        data = recorded(blank(), q, v, generator)
+        tries = [learn(data, 2 * NEURONS, seed + k, iterations) for k in ([0] if quick else [0, 100])]
+        pure, alone, other = min(tries, key=lambda found: found[2][-1])
+        rows.append(
+            {
+                "seed": seed,
+                "augmented": error(augmented, *test, network),
+                "analytical": error(simulator(analytical()), *test),
+                "pure": error(pure, *test, alone),
+                "loss": {"augmented": history, "pure": other},
+                "seconds": seconds,
+            }
+        )
+    means = {
+        name: sum(row[name] for row in rows) / len(rows) for name in ("augmented", "analytical", "pure", "seconds")
+    }
+    note = f"mean of {len(rows)} seeds; noise {NOISE[0]:g} rad, {NOISE[1]:g} rad/s"
+    for name, peer in (("augmented", None), ("analytical", "the model alone"), ("pure", "a pure network")):
+        yield {"name": f"test error, {peer or 'augmented'}", "value": 1e3 * means[name], "unit": "mrad", "note": note}
+    bar = {} if quick else {"at_least": 10.0}
+    for name, peer in (("analytical", "the model alone"), ("pure", "a pure network")):
+        least = min(row[name] / row["augmented"] for row in rows)
+        yield {"name": f"times below {peer}, worst seed", "value": least, "unit": "x", **bar}
+    yield {"name": "time of training", "value": means["seconds"], "unit": "s"}
+    yield {"table": {"seeds": rows}}
