@@ -14,10 +14,14 @@ class Progress:
     Args:
         pieces: pairs of where a piece begins and ends.
         shown: whether to draw at all.
+        unit: what is counted.
+
+    Attributes:
+        note: said after the bar; may be changed on the way.
     """
 
-    def __init__(self, pieces: Sequence[tuple[int, int]], shown: bool):
-        self.pieces, self.shown = pieces, shown
+    def __init__(self, pieces: Sequence[tuple[int, int]], shown: bool, unit: str = "steps"):
+        self.pieces, self.shown, self.unit, self.note = pieces, shown, unit, ""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         if not self.shown:
@@ -38,4 +42,6 @@ class Progress:
         filled = 30 * done // total
         rest = seconds * (total - done) / done
         bar = "=" * filled + " " * (30 - filled)
-        print(f"\r[{bar}] {done}/{total} steps, {rest:.0f} s left ", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r[{bar}] {done}/{total} {self.unit}, {rest:.0f} s left {self.note} ", end="", file=sys.stderr, flush=True
+        )

@@ -1,0 +1,1 @@
+"""Optimal control: objectives over rollouts, optimisers of them, trajectories and feedback."""

@@ -1,0 +1,264 @@
+"""An objective over a rollout: what is decided, what it costs, and the derivative, for a batch of decisions at once."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd import forward_ad
+
+from adjoin.control.decision import Box, Controls, Decision
+from adjoin.errors import InputError
+from adjoin.simulation.simulator import Simulator
+from adjoin.simulation.state import FINE, SimulatorState, Trajectory
+from adjoin.trace.function import Function
+
+PARTS = ("state", "controls", "params", "individual")
+"""What a decision may give to a rollout."""
+
+MOST = 8192
+"""Environments that a launch for a Jacobian has at most."""
+
+
+class Inputs(NamedTuple):
+    """What a rollout gets for a batch of decisions.
+
+    Attributes:
+        state: to begin with.
+        controls: (steps, batch, width).
+        params: parameters, (batch, ...) each.
+        individual: what controller and costs take by name, (batch, ...) each.
+    """
+
+    state: SimulatorState
+    controls: torch.Tensor
+    params: dict[str, torch.Tensor]
+    individual: dict[str, torch.Tensor]
+
+
+class Objective:
+    """What a motion costs, as a function of what is decided.
+
+    The loss is the sum of the parts that are given: the running cost over all steps, the terminal cost, `loss`, and the
+    sum of squares of `residuals`. It is infinite where the simulation fails.
+
+    Args:
+        sim: the simulator.
+        start: state to begin with, of one environment.
+        steps: how many.
+        cost: running cost, a traced function `cost(q, v, control, **named)` of the state after each step.
+        terminal: terminal cost, a traced function `terminal(q, v, **named)` of the last state.
+        loss: a function `loss(path, inputs)` from a `Trajectory` and the `Inputs` that led to it to (batch,) by torch
+            operations: anything that the other two cannot say.
+        residuals: a function `residuals(path, inputs)` to (batch, m) by torch operations; see `GaussNewton`.
+        decision: what is decided: `Controls()`, `Spline(knots)`, `Learned(module)`, `Numbers(...)`, or several of them
+            together.
+        controls: where no decision gives them, (steps, width); by default 0.
+        params: parameters that are not decided.
+        constants: tensors that controller, costs and the simulator's residual take by name.
+        controller: see `Simulator.rollout`.
+        external: forces from outside, frame name -> (steps, 6); see `Simulator.rollout`.
+        contacts: whether `path.outputs` has distances and forces of contact.
+        every: which states are kept, see `Simulator.rollout`; `path` then has these only.
+
+    Attributes:
+        box: lower limits, start, upper limits and spread of the numbers, (size,) each.
+        size: how many numbers are decided.
+    """
+
+    def __init__(
+        self,
+        sim: Simulator,
+        start: SimulatorState,
+        steps: int,
+        *,
+        cost: Callable[..., Any] | None = None,
+        terminal: Callable[..., Any] | None = None,
+        loss: Callable[[Trajectory, Inputs], torch.Tensor] | None = None,
+        residuals: Callable[[Trajectory, Inputs], torch.Tensor] | None = None,
+        decision: Decision | Sequence[Decision] | None = None,
+        controls: torch.Tensor | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        controller: Callable[..., Any] | None = None,
+        external: Mapping[str, torch.Tensor] | None = None,
+        contacts: bool = False,
+        every: int = 1,
+    ):
+        if not isinstance(steps, int) or steps < 1:
+            raise InputError(f"Objective: steps must be a whole number of at least 1, got {steps!r}")
+        if not isinstance(start, SimulatorState) or start.q.ndim != 1:
+            raise InputError("Objective: start must be the state of one environment, sim.state(q, v) with q of (nq,)")
+        if cost is None and terminal is None and loss is None and residuals is None:
+            raise InputError("Objective: give at least one of cost, terminal, loss and residuals")
+        self.sim, self.start, self.steps = sim, start, steps
+        self.cost, self.terminal, self.loss, self.residual = cost, terminal, loss, residuals
+        decision = Controls() if decision is None else decision
+        self.decisions: list[Any] = list(decision) if isinstance(decision, Sequence) else [decision]
+        self.controls = start.q.new_zeros(steps, sim.model.nu) if controls is None else controls
+        self.params, self.constants, self.external = dict(params or {}), dict(constants or {}), dict(external or {})
+        self.controller, self.contacts, self.every = controller, contacts, every
+        boxes = [each.box(sim, steps, start.q) for each in self.decisions]
+        self.box = Box(*[torch.cat(parts) for parts in zip(*boxes, strict=True)])
+        self._sizes = [len(box.start) for box in boxes]
+        self.size = sum(self._sizes)
+        self._terminals: dict[Any, Function] = {}
+
+    # What is decided
+
+    def split(self, numbers: torch.Tensor) -> list[torch.Tensor]:
+        """The numbers of each decision, (..., n) each."""
+        return list(numbers.split(self._sizes, -1))
+
+    def inputs(self, numbers: torch.Tensor) -> Inputs:
+        """What a rollout gets for numbers (batch, size)."""
+        batch = len(numbers)
+        state = SimulatorState(*[part.expand(batch, *part.shape) for part in self.start])
+        found: dict[str, Any] = {"state": state, "params": {}, "individual": {}}
+        for decision, own in zip(self.decisions, self.split(numbers), strict=True):
+            for name, value in decision.inputs(own, self.sim, self.steps).items():
+                if name not in PARTS:
+                    raise InputError(
+                        f"Objective: {type(decision).__name__} gave {name!r}; a rollout gets: {', '.join(PARTS)}"
+                    )
+                found[name] = {**found[name], **value} if name in ("params", "individual") else value
+        if "controls" not in found:
+            found["controls"] = self.controls[:, None].expand(-1, batch, *self.controls.shape[1:])
+        return Inputs(**found)
+
+    def rollout(self, numbers: torch.Tensor) -> Trajectory:
+        """The motion for numbers (batch, size), or (size,) for one without batch dimension; one launch."""
+        if numbers.ndim == 1:
+            path = self.rollout(numbers[None])
+            states = (part[:, 0] for part in path[:4])
+            return Trajectory(*states, outputs={name: value[:, 0] for name, value in path.outputs.items()})
+        return self._roll(self.inputs(self._checked(numbers)))
+
+    def random(self, count: int, seed: int = 0) -> torch.Tensor:
+        """Starts (count, size): uniform, up to the spread away from the decision's start, within the limits."""
+        generator = torch.Generator().manual_seed(seed)
+        away = 2.0 * torch.rand(count, self.size, generator=generator, dtype=torch.float64) - 1.0
+        found = self.box.start + away.to(self.box.start) * self.box.spread
+        return found.clamp(self.box.lower, self.box.upper)
+
+    # What it costs
+
+    def __call__(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Losses (batch,) of numbers (batch, size); differentiable, one launch."""
+        inputs = self.inputs(self._checked(numbers))
+        path = self._roll(inputs)
+        total = numbers.new_zeros(len(numbers))
+        if self.cost is not None:
+            total = total + path.outputs["cost"].sum(0)
+        if self.terminal is not None:
+            total = total + self._terminal(path.last, inputs)
+        if self.loss is not None:
+            total = total + self._batched("loss", self.loss(path, inputs), (len(numbers),))
+        if self.residual is not None:
+            total = total + self._residuals(path, inputs).square().sum(-1)
+        return torch.where((path.status[-1] == FINE) & total.isfinite(), total, torch.inf)
+
+    def losses(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Losses (batch,) of numbers (batch, size); infinite where the simulation fails."""
+        with torch.no_grad():
+            return self(numbers)
+
+    def gradients(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Losses (batch,) and their gradients (batch, size); one launch forward and one back."""
+        with torch.enable_grad():
+            point = numbers.detach().requires_grad_()
+            losses = self(point)
+            if not losses.requires_grad:
+                raise InputError("Objective: the loss does not depend on what is decided")
+            (found,) = torch.autograd.grad(losses.sum(), point)
+        return losses.detach(), found
+
+    def jacobians(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Residuals (batch, m) and their derivatives (batch, m, size), in forward mode.
+
+        Every number of every decision has an environment of its own, so that this is one launch, or a few for many.
+        """
+        if self.residual is None:
+            raise InputError("Objective: it has no residuals; give residuals=")
+        size = self._checked(numbers).shape[1]
+        values, columns = [], []
+        share = max(1, MOST // size)
+        for part in numbers.detach().split(share):
+            wide = part.repeat_interleave(size, 0)
+            directions = torch.eye(size, dtype=part.dtype, device=part.device).repeat(len(part), 1)
+            with torch.no_grad(), forward_ad.dual_level():
+                inputs = self.inputs(forward_ad.make_dual(wide, directions))
+                path = self._roll(inputs)
+                value, slope = forward_ad.unpack_dual(self._residuals(path, inputs))
+                slope = torch.zeros_like(value) if slope is None else slope
+                fine = (path.status[-1] == FINE)[:, None]
+            values.append(torch.where(fine, value, torch.inf)[::size])
+            columns.append(torch.where(fine, slope, 0.0).unflatten(0, (len(part), size)).mT)
+        return torch.cat(values), torch.cat(columns)
+
+    def _roll(self, inputs: Inputs) -> Trajectory:
+        named = (self.controller, self.cost, self.sim.residual)
+        return self.sim.rollout(
+            inputs.state,
+            inputs.controls,
+            {**self.params, **inputs.params} or None,
+            external={name: force[:, None] for name, force in self.external.items()} or None,
+            controller=self.controller,
+            cost=self.cost,
+            constants={k: x for k, x in self.constants.items() if _taken(k, named)},
+            individual={k: x for k, x in inputs.individual.items() if _taken(k, named)},
+            contacts=self.contacts,
+            every=self.every,
+        )
+
+    def _terminal(self, last: SimulatorState, inputs: Inputs) -> torch.Tensor:
+        terminal = self.terminal
+        assert terminal is not None
+        named = {**self.constants, **inputs.individual}
+        taken = {name: value for name, value in named.items() if _taken(name, [terminal], 2)}
+        shapes = {k: tuple(x.shape[1:] if k in inputs.individual else x.shape) for k, x in taken.items()}
+        key = tuple(shapes.items())
+        if key not in self._terminals:
+
+            def own(**values: Any) -> Any:
+                return terminal(values.pop("q"), values.pop("v"), **values)
+
+            own.__name__ = f"terminal({self.sim.model.name})"
+            self._terminals[key] = Function(own, {"q": self.sim.model.nq, "v": self.sim.model.nv, **shapes})
+        return self._terminals[key](q=last.q, v=last.v, **taken)
+
+    def _residuals(self, path: Trajectory, inputs: Inputs) -> torch.Tensor:
+        assert self.residual is not None
+        return self._batched("residuals", self.residual(path, inputs), (path.q.shape[1], -1))
+
+    def _batched(self, name: str, value: Any, shape: tuple[int, ...]) -> torch.Tensor:
+        if (
+            not isinstance(value, torch.Tensor)
+            or value.ndim != len(shape)
+            or any(has != size for has, size in zip(value.shape, shape, strict=True) if size >= 0)
+        ):
+            got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            wanted = "(batch,)" if len(shape) == 1 else "(batch, m)"
+            raise InputError(f"Objective: {name} must give {wanted}, here {shape[0]} of them; got {got}")
+        return value
+
+    def _checked(self, numbers: torch.Tensor) -> torch.Tensor:
+        like = self.box.start
+        if not isinstance(numbers, torch.Tensor) or numbers.ndim != 2 or numbers.shape[1] != self.size:
+            got = tuple(numbers.shape) if isinstance(numbers, torch.Tensor) else type(numbers).__name__
+            raise InputError(f"Objective: decisions must be a tensor (batch, {self.size}), got {got}")
+        if numbers.dtype != like.dtype or numbers.device != like.device:
+            raise InputError(
+                f"Objective: decisions must be {like.dtype} on {like.device} like the start, "
+                f"got {numbers.dtype} on {numbers.device}"
+            )
+        return numbers
+
+
+def _taken(name: str, functions: Sequence[Callable[..., Any] | None], first: int = 3) -> bool:
+    """Whether one of the functions takes an argument of this name, after the first ones."""
+    for function in functions:
+        accepted = [] if function is None else [*inspect.signature(function).parameters.values()]
+        if any(x.name == name for x in accepted[first:]) or any(x.kind == x.VAR_KEYWORD for x in accepted):
+            return True
+    return False
