@@ -87,7 +87,7 @@ class Method(Protocol):
         ...
 
     def advance(self, problem: Problem, rows: Rows) -> Rows:
-        """One iteration; "best" and "best_loss" may say that something better was seen than "z"."""
+        """One iteration; "best" says where the "loss" is, if it is not of "z"."""
         ...
 
 
@@ -380,7 +380,7 @@ def _started(problem: Problem, method: Method, numbers: torch.Tensor, seed: int)
     return {
         "method": repr(method),
         "rows": rows,
-        "best": rows.get("best", rows["z"]).clone(),
+        "best": rows["z"].clone(),
         "least": loss.clone(),
         "mark": loss.clone(),
         "since": torch.zeros_like(loss),
@@ -404,7 +404,7 @@ def _resumed(state: dict[str, Any], method: Method, size: int) -> dict[str, Any]
 def _judge(run: dict[str, Any], method: Method, tolerance: float, active: torch.Tensor) -> None:
     """Remember the best, and stop starts that gain too little."""
     rows = _take(run["rows"], active)
-    found, where = rows.get("best_loss", rows["loss"]), rows.get("best", rows["z"])
+    found, where = rows["loss"], rows.get("best", rows["z"])
     least, mark = run["least"][active], run["mark"][active]
     better = found < least
     run["best"][active] = torch.where(better[:, None], where, run["best"][active])
@@ -434,17 +434,11 @@ def _take(rows: Rows, active: torch.Tensor) -> Rows:
 def _merge(rows: Rows, found: Rows, active: torch.Tensor) -> None:
     """Put rows of these starts in their places."""
     for name, value in found.items():
-        if name not in rows:
-            rows[name] = [None] * len(rows["loss"]) if isinstance(value, list) else _blank(value, len(rows["loss"]))
         if isinstance(value, torch.Tensor):
             rows[name][active] = value
         else:
             for place, item in zip(active.tolist(), value, strict=True):
                 rows[name][place] = item
-
-
-def _blank(value: torch.Tensor, count: int) -> torch.Tensor:
-    return value.new_full((count, *value.shape[1:]), torch.inf)
 
 
 def _starts(objective: Objective, starts: int | torch.Tensor | None, seed: int) -> torch.Tensor:
