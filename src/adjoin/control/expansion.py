@@ -1,0 +1,207 @@
+"""A step and its cost about a trajectory, over scalars: values, first and second derivatives.
+
+Changes of a state are changes dx = (dq, dv) on the tangent space, as `Model.integrate` makes them, so that free joints
+are like all others. Jacobians are by forward mode, one direction after the other in one graph: what the directions have
+in common is computed once, and what is zero costs nothing. Second derivatives are forward over reverse.
+"""
+
+import copy
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.dynamics.linear import dot
+from adjoin.errors import InputError
+from adjoin.model import manifold
+from adjoin.simulation.given import part
+from adjoin.simulation.integrators import SemiImplicit
+from adjoin.simulation.rollout import Shapes, Values, flat, inline
+from adjoin.simulation.simulator import Simulator
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import detach
+from adjoin.trace.operator import Kernel
+from adjoin.trace.plan import reachable
+from adjoin.trace.program import Program, Slot, trace
+
+Rows = list[list[Scalar]]
+STRAIGHT = ("revolute", "prismatic", "continuous", "fixed")
+"""Joints whose configuration moves along a line."""
+
+
+def accepted(function: Callable[..., Any], first: int) -> Callable[[str], bool]:
+    """Whether a function takes an argument of some name, after the first few."""
+    found = [*inspect.signature(function).parameters.values()]
+    names = {each.name for each in found[first:]}
+    return lambda name: name in names or any(each.kind == each.VAR_KEYWORD for each in found)
+
+
+class Expansion:
+    """What a trajectory is optimised for, one step of it at a time.
+
+    Args:
+        sim: the simulator.
+        cost: running cost, see `ILQR`.
+        terminal: terminal cost, see `ILQR`.
+        fixed: parameters and named tensors, name of the slot -> shape.
+
+    Attributes:
+        size: of dx, 2 nv.
+        width: of dx and the control together.
+        straight: whether q moves by dt times the velocity at the end of a step, so that only the derivatives of that
+            are needed.
+    """
+
+    def __init__(
+        self, sim: Simulator, cost: Callable[..., Any] | None, terminal: Callable[..., Any] | None, fixed: Shapes
+    ):
+        model = sim.model
+        self.sim, self.model, self.cost, self.terminal, self.fixed = sim, model, cost, terminal, dict(fixed)
+        self.size, self.width = 2 * model.nv, 2 * model.nv + model.nu
+        kinds = {joint.kind for joint in model.joints}
+        self.straight = kinds <= set(STRAIGHT) and isinstance(sim.physics.integrator, SemiImplicit)
+        self.states = {name: shape for name, shape in sim._carried().items() if name != "status"}
+        self.here = {**self.states, "control": (model.nu,), **self.fixed}
+        # Controls are kept within their limits here, so that steps need not; at a limit they would have no derivative.
+        self._unlimited = copy.copy(sim)
+        actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
+        self._unlimited.model = replace(model, actuators=tuple(actuators))
+        slots = [Slot(name, shape) for name, shape in self.here.items()]
+        self._step, _ = trace("step", self._stepped, [*slots, Slot("change", (self.width,))])
+        slots = [slot for slot in slots if slot.name != "impulses"]
+        self._running = self._traced("cost", cost, slots)
+        ends = [slot for slot in slots if slot.name != "control"]
+        self._last = self._traced("terminal", terminal, ends)
+
+    def _traced(self, name: str, function: Callable[..., Any] | None, slots: Sequence[Slot]) -> Program | None:
+        if function is None:
+            return None
+        controlled = any(slot.name == "control" for slot in slots)
+
+        def moved(change: Any, **values: Any) -> Any:
+            return self._costs(function, self._changed(values, change), controlled)
+
+        return trace(name, moved, [*slots, Slot("change", (self.width if controlled else self.size,))])[0]
+
+    @property
+    def loops(self) -> bool:
+        """Whether a step has loops, such as those of a solver of contacts."""
+        return any(node.op == "scan" for node in reachable([x for target in self._step.targets for x in target]))
+
+    # What is traced
+
+    def _changed(self, values: Values, change: Any) -> Values:
+        nv = self.model.nv
+        found = dict(values)
+        found["q"] = np.array(manifold.integrate(self.model, list(values["q"]), change[:nv]), dtype=object)
+        found["v"] = values["v"] + change[nv : 2 * nv]
+        if "control" in values:
+            found["control"] = values["control"] + change[2 * nv :]
+        return found
+
+    def _stepped(self, change: Any, **values: Any) -> list[Scalar]:
+        values = self._changed(values, change)
+        plant, sim = self._unlimited._plant(values), self._unlimited
+        stepped = sim.physics.integrator.advance(plant, list(values["q"]), list(values["v"]), values.get("impulses"))
+        if self.straight:
+            return list(stepped.v)
+        return [*manifold.difference(self.model, detach(stepped.q), stepped.q), *stepped.v]
+
+    def _costs(self, function: Callable[..., Any], values: Values, controlled: bool) -> Any:
+        """A cost, or residuals."""
+        given = [values[name] for name in ("q", "v", "control")[: 3 if controlled else 2]]
+        takes = accepted(function, len(given))
+        named = {**part(values, "constants"), **part(values, "individual")}
+        found = np.array(function(*given, **{name: x for name, x in named.items() if takes(name)}), dtype=object)
+        if found.ndim > 1:
+            raise InputError(f"ILQR: a cost gives one number or a row of residuals, not the shape {found.shape}")
+        return found if found.ndim else found.item()
+
+    # Values and derivatives
+
+    def value(self, values: Values, controlled: bool = True) -> Scalar:
+        """The running cost, or the terminal one."""
+        function = self.cost if controlled else self.terminal
+        if function is None:
+            return 0.0
+        found = self._costs(function, values, controlled)
+        return 0.5 * dot(list(found), list(found)) if isinstance(found, np.ndarray) else found
+
+    def jacobian(self, values: Values) -> Rows:
+        """Of a step to dx and du: the rows of the velocity only where `straight`, else all."""
+        return columns(self._step, self._arguments(self._step, values))
+
+    def quadratic(self, values: Values, controlled: bool = True) -> tuple[list[Scalar], Rows]:
+        """Gradient and Hessian of a cost; of residuals r the Hessian is that of Gauss and Newton, JᵀJ."""
+        program = self._running if controlled else self._last
+        size = self.width if controlled else self.size
+        if program is None:
+            return [0.0] * size, [[0.0] * size for _ in range(size)]
+        arguments = self._arguments(program, values)
+        if program.outputs[0].shape:
+            (residuals,) = inline(program, arguments)
+            across = [list(column) for column in zip(*columns(program, arguments), strict=True)]
+            hessian = [[dot(a, b) for b in across] for a in across]
+            return [dot(column, residuals) for column in across], hessian
+        return curvature(program, arguments, [1.0])
+
+    def bent(self, values: Values, weights: Sequence[Scalar]) -> Rows:
+        """The second derivatives of a step, summed over its rows with these weights."""
+        return curvature(self._step, self._arguments(self._step, values), weights)[1]
+
+    def jacobians(self, path: Mapping[str, torch.Tensor], fixed: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Of all steps of a path, to dx and du, (steps, batch, 2 nv, 2 nv + nu), in one launch."""
+        values = {**{name: path[name] for name in self.states}, "control": path["control"], **fixed}
+        inputs = [values[slot.name] for slot in self._step.inputs[:-1]]
+        ranks = [len(slot.shape) for slot in self._step.inputs]
+        wide = [x.unsqueeze(-rank - 1) if x.dim() > rank else x for x, rank in zip(inputs, ranks, strict=False)]
+        units = torch.eye(self.width, dtype=path["q"].dtype, device=path["q"].device)
+        (rows,) = self._pushed([*wide, torch.zeros_like(units), units])
+        rows = rows.mT
+        if not self.straight:
+            return rows
+        nv = self.model.nv
+        before = units[:nv].expand(*rows.shape[:-2], nv, self.width)
+        return torch.cat([before + self.sim.physics.dt * rows, rows], -2)
+
+    @functools.cached_property
+    def _pushed(self) -> Kernel:
+        return Kernel(self._step.jvp([False] * (len(self._step.inputs) - 1) + [True])[0])
+
+    def _arguments(self, program: Program, values: Values) -> list[list[Any]]:
+        zeros = [0.0] * program.inputs[-1].size
+        return [*[flat(values[slot.name]) for slot in program.inputs[:-1]], zeros]
+
+
+def columns(program: Program, arguments: list[list[Any]]) -> Rows:
+    """The Jacobian of a program's one output to its last input."""
+    (output,), size = program.outputs, program.inputs[-1].size
+    push, present = program.jvp([False] * (len(program.inputs) - 1) + [True])
+    if not present:
+        return [[0.0] * size for _ in range(output.size)]
+    found = [inline(push, [*arguments, [float(i == k) for i in range(size)]])[0] for k in range(size)]
+    return [plain(row) for row in zip(*found, strict=True)]
+
+
+def curvature(program: Program, arguments: list[list[Any]], weights: Sequence[Scalar]) -> tuple[list[Scalar], Rows]:
+    """Gradient and Hessian of the weighted sum of a program's one output, to its last input."""
+    size, count = program.inputs[-1].size, len(program.inputs)
+    pull, present = program.vjp([False] * (count - 1) + [True])
+    if not present:
+        return [0.0] * size, [[0.0] * size for _ in range(size)]
+    (gradient,) = inline(pull, [*arguments, list(weights)])
+    push, moved = pull.jvp([i == count - 1 for i in range(count + 1)])
+    if not moved:
+        return plain(gradient), [[0.0] * size for _ in range(size)]
+    units = [[float(i == k) for i in range(size)] for k in range(size)]
+    return plain(gradient), [plain(inline(push, [*arguments, list(weights), unit])[0]) for unit in units]
+
+
+def plain(values: Sequence[Any]) -> list[Scalar]:
+    """The values, with constants as numbers, so that what is zero is known to be."""
+    return [x.value if x.op == "const" else x for x in values]

@@ -1,0 +1,307 @@
+"""The backward pass of differential dynamic programming: from the cost's and the steps' derivatives to gains.
+
+Mayne 1966; Tassa, Mansard and Todorov 2014, Control-limited differential dynamic programming, for the limits. With V
+the cost to go from the next step, Q = l + V o step to second order in (dx, du), and mu the regularisation,
+
+    k = argmin of half k.(Q_uu + mu) k + Q_u.k within the limits,    K = -(Q_uu + mu)⁻¹ Q_ux for controls not at one,
+    V_x = Q_x + Q_xu k - mu Kᵀk,    V_xx = Q_xx + Q_xu K - mu KᵀK.
+
+Small systems take one launch: a loop over the steps in which derivatives, Q and gains are computed one after the other
+and nothing but the gains is written. Large ones, and those whose steps have loops of their own, take a launch for all
+derivatives, then torch's products of matrices for Q, and a launch a step for the gains.
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from adjoin.control.expansion import Expansion, Rows
+from adjoin.dynamics.linear import Factor, dot
+from adjoin.simulation.rollout import Values
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import loop, maximum, minimum, scan, select, when
+from adjoin.trace.function import Function, PerStep
+
+SMALL = 28
+"""Numbers of dx and du together up to which the whole pass is one launch."""
+
+SWEEPS = 10
+"""Steps of Newton's method on controls with limits; as many as there are controls nearly always do."""
+
+SHORTER = (1.0, 0.5, 0.25, 0.1)
+"""Parts of such a step of which the best is taken."""
+
+Bounds = list[tuple[float, float]]
+
+
+class Gains(NamedTuple):
+    """What a backward pass gives.
+
+    Attributes:
+        feed: k, (steps, batch, nu).
+        gain: K, (steps, batch, nu, 2 nv).
+        first: the change of the cost to first order in the length of the step, (batch,).
+        second: and to second order, (batch,).
+        fine: 1 where all systems were positive definite, else 0, (batch,).
+    """
+
+    feed: torch.Tensor
+    gain: torch.Tensor
+    first: torch.Tensor
+    second: torch.Tensor
+    fine: torch.Tensor
+
+
+def clamped(x: Sequence[Scalar], bounds: Bounds, origin: Sequence[Scalar] | None = None) -> list[Scalar]:
+    """Numbers within bounds, which are counted from an origin."""
+    found = []
+    for i, (value, (least, greatest)) in enumerate(zip(x, bounds, strict=True)):
+        away = 0.0 if origin is None else origin[i]
+        value = maximum(value, least - away) if math.isfinite(least) else value
+        found.append(minimum(value, greatest - away) if math.isfinite(greatest) else value)
+    return found
+
+
+def gains(
+    hessian: Rows, mixed: Rows, slope: Sequence[Scalar], control: Sequence[Scalar], mu: Scalar, bounds: Bounds
+) -> tuple[list[Scalar], Rows, Any]:
+    """k, K and whether the system was positive definite.
+
+    Args:
+        hessian: Q_uu.
+        mixed: Q_ux.
+        slope: Q_u.
+        control: where du = 0.
+        mu: regularisation.
+        bounds: of the control.
+    """
+    size = len(slope)
+    matrix = [[x + mu if i == j else x for j, x in enumerate(row)] for i, row in enumerate(hessian)]
+    factor = Factor(matrix)
+    fine = functools.reduce(operator.and_, [x > 0.0 for x in factor.inverse])
+    feed = factor.solve([-x for x in slope])
+    if all(math.isinf(x) for pair in bounds for x in pair):
+        across = [factor.solve([-row[k] for row in mixed]) for k in range(len(mixed[0]))]
+        return feed, [list(row) for row in zip(*across, strict=True)], fine
+
+    def at_limit(k: Sequence[Scalar], sign: Sequence[Scalar]) -> list[Any]:
+        found = []
+        for x, s, u, (least, greatest) in zip(k, sign, control, bounds, strict=True):
+            low = (x <= least - u) & (s > 0.0) if math.isfinite(least) else None
+            high = (x >= greatest - u) & (s < 0.0) if math.isfinite(greatest) else None
+            found.append(low | high if low is not None and high is not None else low if high is None else high)
+        return found
+
+    def freed(held: Sequence[Any]) -> Factor:
+        def entry(i: int, j: int) -> Scalar:
+            either = [held[n] for n in {i, j} if held[n] is not None]
+            mine = float(i == j)
+            return select(either[0] | either[-1], mine, matrix[i][j]) if either else matrix[i][j]
+
+        return Factor([[entry(i, j) for j in range(i + 1)] for i in range(size)])
+
+    def free(held: Sequence[Any], values: Sequence[Scalar]) -> list[Scalar]:
+        return [x if h is None else select(h, 0.0, x) for h, x in zip(held, values, strict=True)]
+
+    def slopes(k: Sequence[Scalar]) -> list[Scalar]:
+        return [dot(row, k) + g for row, g in zip(matrix, slope, strict=True)]
+
+    def newton(_: Any, k: list[Scalar]) -> list[Scalar]:
+        here = slopes(k)
+        held = at_limit(k, here)
+        step = freed(held).solve(free(held, [-x for x in here]))
+        best, least = list(k), 0.5 * dot(k, [a + b for a, b in zip(here, slope, strict=True)])
+        for part in SHORTER:
+            trial = clamped([a + part * b for a, b in zip(k, step, strict=True)], bounds, control)
+            loss = 0.5 * dot(trial, [a + b for a, b in zip(slopes(trial), slope, strict=True)])
+            better = loss < least
+            best = [select(better, a, b) for a, b in zip(trial, best, strict=True)]
+            least = select(better, loss, least)
+        return best
+
+    inside = clamped(feed, bounds, control)
+    outside = functools.reduce(operator.or_, [a != b for a, b in zip(inside, feed, strict=True) if a is not b])
+    feed = when(outside & fine, lambda k: loop(SWEEPS, newton, k), inside)
+    held = at_limit(feed, slopes(feed))
+    last = freed(held)
+    across = [last.solve(free(held, [-row[k] for row in mixed])) for k in range(len(mixed[0]))]
+    return feed, [list(row) for row in zip(*across, strict=True)], fine
+
+
+class Fused:
+    """The whole pass as one launch.
+
+    Args:
+        expansion: of steps and costs.
+        bounds: of the controls.
+        second_order: whether the steps' second derivatives count.
+    """
+
+    def __init__(self, expansion: Expansion, bounds: Bounds, second_order: bool):
+        self.expansion, self.bounds, self.second_order = expansion, bounds, second_order
+        streams = {name: PerStep(shape) for name, shape in expansion.here.items() if name not in expansion.fixed}
+        ends = {f"last_{name}": expansion.states[name] for name in ("q", "v")}
+
+        def backward(**values: Any) -> Any:
+            return self._backward(values)
+
+        backward.__name__ = f"riccati({expansion.model.name})"
+        self._streams, self._fixed = tuple(streams), tuple(expansion.fixed)
+        self._function = Function(backward, {**streams, **ends, "mu": (), **expansion.fixed})
+
+    def __call__(self, path: Mapping[str, torch.Tensor], mu: torch.Tensor, fixed: Mapping[str, torch.Tensor]) -> Gains:
+        """The gains along a path: states and controls (steps, batch, ...) and "last_q" and "last_v" (batch, ...)."""
+        tensors = [path[name] for name in (*self._streams, "last_q", "last_v")]
+        return Gains(**self._function(*tensors, mu, *[fixed[name] for name in self._fixed]))
+
+    def _backward(self, values: Values) -> dict[str, Any]:
+        expansion, mu = self.expansion, values["mu"]
+        fixed = {name: values[name] for name in self._fixed}
+        end = {"q": values["last_q"], "v": values["last_v"], **fixed}
+        slope, bend = expansion.quadratic(end, controlled=False)
+
+        def body(_: Any, carry: Any, elements: list[Any]) -> tuple[Any, Any]:
+            here = {**dict(zip(self._streams, elements, strict=True)), **fixed}
+            slope, bend, first, second, fine = carry
+            slopes, q = self._expanded(here, slope, symmetric(bend, len(slope)))
+            n = expansion.size
+            corner, mixed = [row[n:] for row in q[n:]], [[q[j][n + i] for j in range(n)] for i in range(len(q) - n)]
+            feed, gain, good = gains(corner, mixed, slopes[n:], list(here["control"]), mu, self.bounds)
+            columns = [list(column) for column in zip(*gain, strict=True)]
+            pulls = [[m[i] - mu * g for m, g in zip(mixed, columns[i], strict=True)] for i in range(n)]
+            following = [slopes[i] + dot(pulls[i], feed) for i in range(n)]
+            bend = [q[i][j] + dot(pulls[i], columns[j]) for i in range(n) for j in range(i, n)]
+            first = first + dot(slopes[n:], feed)
+            second = second + 0.5 * dot(feed, [dot(row, feed) for row in corner])
+            return (following, bend, first, second, select(good, fine, 0.0)), {"feed": feed, "gain": gain}
+
+        start = (slope, [bend[i][j] for i in range(len(slope)) for j in range(i, len(slope))], 0.0, 0.0, 1.0)
+        (_, _, first, second, fine), found = scan(body, start, [values[name] for name in self._streams], reverse=True)
+        return {**found, "first": first, "second": second, "fine": fine}
+
+    def _expanded(self, here: Values, slope: list[Scalar], bend: Rows) -> tuple[list[Scalar], Rows]:
+        """Gradient and Hessian of Q, of which all above the diagonal and the corner of the controls is given."""
+        expansion, size = self.expansion, self.expansion.size
+        slopes, hessian = expansion.quadratic(here)
+        rows = expansion.jacobian(here)
+        if expansion.straight:
+            # In terms of (q before, v after), of which the state after is (q + dt v, v).
+            dt, nv = expansion.sim.physics.dt, expansion.model.nv
+            above, below = range(nv), range(nv, size)
+            side = [[dt * bend[i][j - nv] + bend[i][j] for j in below] for i in above]
+            square = [[dt * (side[i][j] + bend[j][nv + i]) + bend[nv + i][nv + j] for j in above] for i in above]
+            left = [[*bend[i][:nv], *side[i]] for i in above]
+            bend = [*left, *[[*[side[j][i] for j in above], *square[i]] for i in above]]
+            slope = [*slope[:nv], *[dt * a + b for a, b in zip(slope[:nv], slope[nv:], strict=True)]]
+            weights = slope[nv:]
+            rows = [*[[float(i == k) for k in range(expansion.width)] for i in above], *rows]
+        else:
+            weights = slope
+        if self.second_order:
+            more = expansion.bent(here, weights)
+            hessian = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(hessian, more, strict=True)]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        carried = [[dot(row, column) for row in bend] for column in columns]
+        q = [list(row) for row in hessian]
+        for i, column in enumerate(columns):
+            for j in range(i, expansion.width):
+                q[i][j] = hessian[i][j] + dot(column, carried[j])
+                q[j][i] = q[i][j]
+        return [g + dot(column, slope) for g, column in zip(slopes, columns, strict=True)], q
+
+
+def symmetric(upper: Sequence[Scalar], size: int) -> Rows:
+    """A matrix from its entries on and above the diagonal, row by row."""
+    entries = iter(upper)
+    found: Rows = [[0.0] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i, size):
+            found[i][j] = found[j][i] = next(entries)
+    return found
+
+
+class Wide:
+    """The pass in several launches: all derivatives, then step by step.
+
+    Args:
+        expansion: of steps and costs.
+        bounds: of the controls.
+        second_order: whether the steps' second derivatives count.
+    """
+
+    def __init__(self, expansion: Expansion, bounds: Bounds, second_order: bool):
+        self.expansion, self.bounds, self.second_order = expansion, bounds, second_order
+        size, nu = expansion.size, expansion.model.nu
+        ends = {name: shape for name, shape in expansion.here.items() if name in ("q", "v", *expansion.fixed)}
+        here = {name: shape for name, shape in expansion.here.items() if name != "impulses"}
+
+        def running(**values: Any) -> Any:
+            return expansion.quadratic({"impulses": [], **values})
+
+        def terminal(**values: Any) -> Any:
+            return expansion.quadratic(values, controlled=False)
+
+        def feedback(hessian: Any, mixed: Any, slope: Any, control: Any, mu: Any) -> Any:
+            feed, gain, fine = gains(hessian.tolist(), mixed.tolist(), list(slope), list(control), mu, bounds)
+            return np.array(feed, dtype=object), np.array(gain, dtype=object), select(fine, 1.0, 0.0)
+
+        self._running, self._terminal = Function(running, here), Function(terminal, ends)
+        shapes = {"hessian": (nu, nu), "mixed": (nu, size), "slope": (nu,), "control": (nu,), "mu": ()}
+        self._feedback = Function(feedback, shapes)
+        self._here, self._ends = tuple(here), tuple(ends)
+        self._bent: Function | None = None
+        if second_order:
+            weights = expansion.model.nv if expansion.straight else size
+
+            def bent(weights: Any, **values: Any) -> Any:
+                return np.array(expansion.bent(values, list(weights)), dtype=object)
+
+            self._bent = Function(bent, {"weights": (weights,), **expansion.here})
+
+    def __call__(self, path: Mapping[str, torch.Tensor], mu: torch.Tensor, fixed: Mapping[str, torch.Tensor]) -> Gains:
+        """See `Fused`."""
+        expansion, n = self.expansion, self.expansion.size
+        end = {"q": path["last_q"], "v": path["last_v"], **fixed}
+        slope, bend = self._terminal(*[end[name] for name in self._ends])
+        slopes, hessians = self._running(*[{**path, **fixed}[name] for name in self._here])
+        jacobians = expansion.jacobians(path, fixed)
+        steps, batch = path["control"].shape[:2]
+        slopes, hessians = slopes.expand(steps, batch, -1), hessians.expand(steps, batch, -1, -1)
+        first, second, fine = torch.zeros_like(mu), torch.zeros_like(mu), torch.ones_like(mu)
+        feeds, all_gains = [], []
+        for t in reversed(range(steps)):
+            jacobian = jacobians[t]
+            linear = slopes[t] + (slope.unsqueeze(-2) @ jacobian).squeeze(-2)
+            q = hessians[t] + jacobian.mT @ bend @ jacobian
+            if self._bent is not None:
+                q = q + self._curved(path, fixed, slope, t)
+            corner, mixed = q[:, n:, n:], q[:, n:, :n]
+            feed, gain, good = self._feedback(
+                corner.contiguous(), mixed.contiguous(), linear[:, n:].contiguous(), path["control"][t], mu
+            )
+            pulls = mixed - mu[:, None, None] * gain
+            slope = linear[:, :n] + (feed.unsqueeze(-2) @ pulls).squeeze(-2)
+            bend = q[:, :n, :n] + pulls.mT @ gain
+            bend = 0.5 * (bend + bend.mT)
+            first = first + (linear[:, n:] * feed).sum(-1)
+            second = second + 0.5 * (feed.unsqueeze(-2) @ corner @ feed.unsqueeze(-1)).squeeze((-2, -1))
+            fine = fine * good
+            feeds.append(feed)
+            all_gains.append(gain)
+        return Gains(torch.stack(feeds[::-1]), torch.stack(all_gains[::-1]), first, second, fine)
+
+    def _curved(
+        self, path: Mapping[str, torch.Tensor], fixed: Mapping[str, torch.Tensor], slope: torch.Tensor, t: int
+    ) -> torch.Tensor:
+        """The second derivatives of a step, weighted with the slope of the cost to go."""
+        assert self._bent is not None
+        expansion, nv = self.expansion, self.expansion.model.nv
+        if expansion.straight:
+            slope = expansion.sim.physics.dt * slope[:, :nv] + slope[:, nv:]
+        here = [fixed[name] if name in fixed else path[name][t] for name in expansion.here]
+        return self._bent(slope, *here)
