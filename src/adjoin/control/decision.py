@@ -53,7 +53,8 @@ class Controls:
 
     Attributes:
         start: where they start, one number or (width,) or (steps, width); by default 0, or the limit nearest to it.
-        limits: least and greatest, one number or (width,) each; by default the actuators' control ranges.
+        limits: least and greatest, one number or (width,) each; by default the actuators' control ranges, and none for
+            what a controller gets. Where controls are beyond the actuators' ranges, gradients are 0.
         spread: how far random starts are apart at most, and the unit of rates; by default half of the way between the
             limits, and 1 where there are none.
         width: numbers a step; by default nu. A controller may get another number of them.
@@ -130,7 +131,7 @@ class Numbers:
 
     def box(self, sim: Simulator, steps: int, like: torch.Tensor) -> Box:
         """See `Decision`."""
-        start = torch.as_tensor(self.start).to(like)
+        start = torch.as_tensor(self.start, dtype=like.dtype).to(like)
         if start.ndim != 1:
             raise InputError(f"Numbers: start must be (n,), got {tuple(start.shape)}")
         return _box("Numbers", start, self.limits, self.spread)
@@ -214,8 +215,7 @@ def _control_box(decision: "Controls | Spline", sim: Simulator, rows: int, like:
     if limits is None:
         ranges = [actuator.control_range for actuator in sim.model.actuators]
         free = (-torch.inf, torch.inf)
-        limits = (torch.tensor([x[0] for x in ranges]), torch.tensor([x[1] for x in ranges])) if ranges else free
-        limits = limits if decision.width is None else free
+        limits = ([x[0] for x in ranges], [x[1] for x in ranges]) if decision.width is None else free
     start = _spread_out(label, "start", decision.start, (rows, width), like)
     spread = decision.spread
     if spread is not None:
@@ -238,7 +238,7 @@ def _box(label: str, start: torch.Tensor, limits: Limits, spread: Any) -> Box:
 
 
 def _spread_out(label: str, what: str, value: Any, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    given = torch.as_tensor(value).to(like)
+    given = torch.as_tensor(value, dtype=like.dtype).to(like)
     try:
         return given.expand(shape).contiguous()
     except RuntimeError:

@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
-from adjoin.control.decision import Box, Controls, Decision
+from adjoin.control.decision import Box, Controls, Decision, Spline
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import FINE, SimulatorState, Trajectory
@@ -94,7 +95,13 @@ class Objective:
         self.sim, self.start, self.steps = sim, start, steps
         self.cost, self.terminal, self.loss, self.residual = cost, terminal, loss, residuals
         decision = Controls() if decision is None else decision
-        self.decisions: list[Any] = list(decision) if isinstance(decision, Sequence) else [decision]
+        decisions: list[Any] = list(decision) if isinstance(decision, Sequence) else [decision]
+        if controller is not None:
+            # What a controller gets is no control, so the actuators' limits are not its own.
+            of_controls = (isinstance(each, Controls | Spline) and each.width is None for each in decisions)
+            pairs = zip(decisions, of_controls, strict=True)
+            decisions = [replace(each, width=sim.model.nu) if own else each for each, own in pairs]
+        self.decisions = decisions
         self.controls = start.q.new_zeros(steps, sim.model.nu) if controls is None else controls
         self.params, self.constants, self.external = dict(params or {}), dict(constants or {}), dict(external or {})
         self.controller, self.contacts, self.every = controller, contacts, every

@@ -1,0 +1,211 @@
+import io
+import time
+
+import pytest
+import torch
+from problems import LIMIT, SIM, STEPS, TIGHT, bounded_optimum, cart, cart_squares, optimum, start, two_links
+
+from adjoin.control.decision import Controls, Numbers, Spline
+from adjoin.control.objective import Objective
+from adjoin.control.optimise import LBFGS, SGD, Adam, GaussNewton, optimise
+from adjoin.errors import InputError
+
+TWO = two_links()
+ADAM = Adam(rate=0.1, betas=(0.9, 0.99), decay=0.99, patience=500)
+METHODS = [Adam(rate=0.1), SGD(rate=0.05, momentum=0.5), LBFGS(), LBFGS(memory=0), GaussNewton()]
+
+
+def label(method):
+    return f"{type(method).__name__}{getattr(method, 'memory', '')}"
+
+
+def swing(method):
+    def energy(path, inputs):
+        return torch.cat([path.q[-1] - 1.0, path.v[-1], 0.03 * inputs.controls.transpose(0, 1).flatten(1)], -1)
+
+    return Objective(TWO, TWO.state(torch.zeros(2).double()), 20, residuals=energy, decision=Spline(5, spread=3.0))
+
+
+@pytest.mark.parametrize(
+    ("method", "iterations", "close"),
+    [
+        (ADAM, 500, 1e-4),
+        (SGD(rate=0.01, momentum=0.8, patience=400), 400, 1e-10),
+        (LBFGS(), 60, 1e-7),
+        (GaussNewton(), 5, 1e-9),
+    ],
+    ids=lambda x: label(x) if hasattr(x, "patience") else "",
+)
+def test_the_known_optimum_is_found_from_every_start(method, iterations, close):
+    best, least = optimum()
+    objective = cart_squares() if isinstance(method, GaussNewton) else cart()
+    found = optimise(objective, method, starts=3, iterations=iterations, tolerance=0.0)
+    assert found.losses.tolist() == pytest.approx([least] * 3, rel=close)
+    torch.testing.assert_close(found.best, best, rtol=0.0, atol=30.0 * close**0.5)
+
+
+@pytest.mark.parametrize("method", [ADAM, LBFGS(), GaussNewton()], ids=label)
+def test_the_optimum_within_limits_is_found_and_they_are_kept(method):
+    best, least = bounded_optimum(LIMIT)
+    held = int(best.abs().eq(LIMIT).sum())
+    assert 4 < held < STEPS
+    assert least > 1.1 * optimum()[1]
+    objective = cart_squares(TIGHT) if isinstance(method, GaussNewton) else cart(TIGHT)
+    found = optimise(objective, method, starts=3, iterations=500)
+    assert found.losses.tolist() == pytest.approx([least] * 3, rel=1e-5)
+    assert found.numbers.abs().amax() <= LIMIT
+    assert optimise(objective, method, starts=3, iterations=2).numbers.abs().amax() <= LIMIT
+
+
+def test_a_control_at_its_limit_can_leave_it():
+    away = optimise(cart(TIGHT), starts=torch.full((STEPS,), LIMIT).double(), iterations=200)
+    assert away.loss == pytest.approx(bounded_optimum(LIMIT)[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=label)
+def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(method):
+    whole = optimise(swing(method), method, starts=3, iterations=12, tolerance=0.0)
+    half = optimise(swing(method), method, starts=3, iterations=5, tolerance=0.0)
+    before = half.numbers.clone()
+    file = io.BytesIO()
+    torch.save(half.state, file)
+    file.seek(0)
+    for state in (half.state, torch.load(file, weights_only=True)):
+        rest = optimise(swing(method), method, iterations=7, tolerance=0.0, resume=state)
+        assert torch.equal(rest.numbers, whole.numbers)
+        assert torch.equal(rest.history.loss, whole.history.loss)
+        assert torch.equal(rest.history.rollouts, whole.history.rollouts)
+    assert torch.equal(half.numbers, before)
+    assert len(half.history.loss) == 6
+
+
+@pytest.mark.parametrize("method", METHODS, ids=label)
+def test_many_starts_find_what_each_finds_alone(method):
+    objective = swing(method)
+    starts = objective.random(5)
+    together = optimise(objective, method, starts=starts, iterations=6)
+    alone = [optimise(objective, method, starts=each, iterations=6) for each in starts]
+    torch.testing.assert_close(together.numbers, torch.cat([x.numbers for x in alone]), rtol=1e-9, atol=1e-9)
+    assert together.losses.std() > 0.0 or isinstance(method, GaussNewton)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=label)
+def test_losses_fall_and_are_those_of_the_numbers(method):
+    found = optimise(swing(method), method, starts=3, iterations=10)
+    torch.testing.assert_close(swing(method).losses(found.numbers), found.losses, rtol=1e-12, atol=0.0)
+    history = found.history
+    assert history.loss.shape == (len(history.seconds), 3)
+    assert history.seconds.diff().gt(0.0).all()
+    assert history.rollouts.diff().gt(0).all()
+    assert history.best[-1].lt(0.8 * history.loss[0]).all()
+    assert torch.equal(history.best[-1], found.losses)
+
+
+def test_it_stops_by_tolerance_start_by_start():
+    best, _ = optimum()
+    method = Adam(rate=0.1, decay=0.97, patience=10)
+    found = optimise(cart(), method, starts=torch.stack([best, best + 3.0]), iterations=500, tolerance=1e-3)
+    assert found.stopped == ["tolerance", "tolerance"]
+    assert len(found.history.loss) < 400
+    steady = found.history.loss.diff(dim=0).eq(0.0)
+    assert steady[10:, 0].all()
+    assert not steady[:10, 0].any()
+    assert not steady[10:, 1].any()
+    assert optimise(cart(), LBFGS(), starts=best, iterations=500, tolerance=0.0).stopped == ["stalled"]
+
+
+def test_it_stops_as_soon_as_one_start_meets_the_target():
+    best, least = optimum()
+    starts = torch.stack([best + 3.0, best + 0.1])
+    found = optimise(cart(), Adam(rate=0.02), starts=starts, iterations=500, target=1.01 * least)
+    assert found.stopped == ["iterations", "target"]
+    assert found.loss <= 1.01 * least
+    assert found.history.best[-2].amin() > 1.01 * least
+
+
+@pytest.mark.parametrize("method", METHODS[:4], ids=label)
+def test_a_start_whose_loss_is_not_a_number_harms_no_other(method):
+    objective = cart()
+    starts = objective.random(3)
+    expected = optimise(objective, method, starts=starts, iterations=20)
+    starts[1, 3] = torch.nan
+    found = optimise(objective, method, starts=starts, iterations=20)
+    assert found.stopped[1] == "failed"
+    assert found.losses[1] == torch.inf
+    torch.testing.assert_close(found.losses[[0, 2]], expected.losses[[0, 2]], rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("method", [Adam(rate=0.5), SGD(rate=0.5), LBFGS(first=2.0)], ids=label)
+def test_steps_to_where_there_is_no_number_are_taken_back(method):
+    def root(path, inputs):
+        return -(1.0 - inputs.controls[0, :, 0]).sqrt() + inputs.controls[..., 0].square().sum(0)
+
+    objective = Objective(SIM, start(SIM), 3, loss=root)
+    found = optimise(objective, method, starts=torch.tensor([[0.9, 0.0, 0.0], [-0.5, 1.0, 1.0]]).double())
+    assert found.losses.tolist() == pytest.approx([found.loss] * 2, rel=1e-3)
+    assert found.best[0] == pytest.approx(-0.21, abs=0.02)
+
+
+def test_numbers_of_different_size_are_balanced_by_their_spread():
+    def bowl(path, inputs):
+        x = inputs.individual["x"]
+        return ((x / torch.tensor([1e3, 1e-3])) - 1.0).square().sum(-1)
+
+    decision = Numbers([0.0, 0.0], lambda x: {"individual": {"x": x}}, spread=[1e3, 1e-3])
+    found = optimise(Objective(SIM, start(SIM), 1, loss=bowl, decision=decision), Adam(rate=0.05), iterations=300)
+    torch.testing.assert_close(found.best, torch.tensor([1e3, 1e-3]).double(), rtol=1e-3, atol=0.0)
+
+
+def test_float32_reaches_what_float32_can():
+    found = optimise(cart(dtype=torch.float32), starts=3, iterations=100)
+    assert found.losses.dtype == torch.float32
+    assert found.losses.tolist() == pytest.approx([optimum()[1]] * 3, rel=1e-4)
+
+
+def test_a_bar_shows_the_loss(capsys):
+    optimise(cart(), Adam(rate=0.01), iterations=30, progress=True)
+    said = capsys.readouterr().err
+    assert "30/30 iterations" in said
+    assert "loss " in said
+
+
+def test_ctrl_c_ends_a_run_with_a_bar_with_what_is_found(monkeypatch):
+    objective, calls = cart(), []
+    plain = objective.gradients
+
+    def interrupted(numbers):
+        calls.append(time.perf_counter())
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return plain(numbers)
+
+    monkeypatch.setattr(objective, "gradients", interrupted)
+    found = optimise(objective, Adam(rate=0.1), progress=True)
+    assert len(found.history.loss) == 5
+    assert found.loss < float(found.history.loss[0, 0])
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        optimise(objective, Adam(rate=0.1))
+
+
+def test_errors_say_what_would_be_right():
+    with pytest.raises(InputError, match="must be an Objective"):
+        optimise(lambda x: x)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="such as LBFGS"):
+        optimise(cart(), "adam")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="iterations must be"):
+        optimise(cart(), iterations=-1)
+    with pytest.raises(InputError, match=r"starts must be \(starts, 20\), got \(3, 4\)"):
+        optimise(cart(), starts=torch.zeros(3, 4))
+    with pytest.raises(InputError, match="starts must be at least 1"):
+        optimise(cart(), starts=0)
+    with pytest.raises(InputError, match="loss of no start is finite"):
+        optimise(cart(), starts=torch.full((2, STEPS), torch.nan))
+    with pytest.raises(InputError, match="must have residuals"):
+        optimise(cart(), GaussNewton())
+    with pytest.raises(InputError, match="`state` of what an earlier run found"):
+        optimise(cart(), resume={})
+    with pytest.raises(InputError, match="resume is of SGD"):
+        optimise(cart(), Adam(), resume=optimise(cart(), SGD(), iterations=1).state)
+    with pytest.raises(InputError, match="for 20 numbers; got"):
+        optimise(cart(decision=Spline(4)), resume=optimise(cart(decision=Controls()), iterations=1).state)
