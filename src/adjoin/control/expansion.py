@@ -53,6 +53,7 @@ class Expansion:
     Attributes:
         size: of dx, 2 nv.
         width: of dx and the control together.
+        unlimited: the simulator, whose actuators take any control.
         straight: whether q moves by dt times the velocity at the end of a step, so that only the derivatives of that
             are needed.
     """
@@ -68,9 +69,9 @@ class Expansion:
         self.states = {name: shape for name, shape in sim._carried().items() if name != "status"}
         self.here = {**self.states, "control": (model.nu,), **self.fixed}
         # Controls are kept within their limits here, so that steps need not; at a limit they would have no derivative.
-        self._unlimited = copy.copy(sim)
+        self.unlimited = copy.copy(sim)
         actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
-        self._unlimited.model = replace(model, actuators=tuple(actuators))
+        self.unlimited.model = replace(model, actuators=tuple(actuators))
         slots = [Slot(name, shape) for name, shape in self.here.items()]
         self._step, _ = trace("step", self._stepped, [*slots, Slot("change", (self.width,))])
         slots = [slot for slot in slots if slot.name != "impulses"]
@@ -106,7 +107,7 @@ class Expansion:
 
     def _stepped(self, change: Any, **values: Any) -> list[Scalar]:
         values = self._changed(values, change)
-        plant, sim = self._unlimited._plant(values), self._unlimited
+        plant, sim = self.unlimited._plant(values), self.unlimited
         stepped = sim.physics.integrator.advance(plant, list(values["q"]), list(values["v"]), values.get("impulses"))
         if self.straight:
             return list(stepped.v)

@@ -1,8 +1,9 @@
 """Trajectories by iterative LQR and differential dynamic programming, for a batch of problems at once.
 
 Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the controls. Each iteration is a backward
-pass (see `riccati`) and a forward pass, a rollout with the gains as feedback. A problem whose full step does not lower
-its cost tries all shorter ones at once; if none does, its regularisation rises. Problems that are done leave the batch.
+pass (see `riccati`) and a forward pass, a rollout with the gains as feedback. The problems whose whole step does not
+lower their cost try shorter ones together; where none does, regularisation rises. Problems that are done leave the
+batch.
 """
 
 import math
@@ -29,10 +30,10 @@ SHORTER = tuple(0.5**n for n in range(1, 9))
 SHORT = 0.1
 """The part of a step below which regularisation rises; it falls after whole steps."""
 
-ENOUGH = 1e-4
+ENOUGH = 0.1
 """The part of the expected fall of the cost that must come true."""
 
-LEAST, MOST, FASTER = 1e-8, 1e8, 10.0
+LEAST, MOST, FASTER = 1e-6, 1e8, 10.0
 """Regularisation: from where it rises, where a problem is given up, and how it rises and falls."""
 
 SMALLEST = 1e-4
@@ -80,7 +81,8 @@ class ILQR:
             control of that step. It gives one number, whose Hessian is taken, or a row of residuals r: the cost is
             then half their squares, and its Hessian JᵀJ, which is never indefinite and often quicker.
         terminal: terminal cost, a traced function `terminal(q, v, **named)` of the last state, likewise.
-        limits: of the controls: whether those of the actuators hold, or a pair of lower and upper limits.
+        limits: of the controls: whether those of the actuators hold, or a pair of lower and upper limits within
+            them. Without limits actuators give whatever is asked of them.
         second_order: whether second derivatives of the steps count (differential dynamic programming); without them
             (iLQR) iterations are cheaper, and take smaller regularisation.
 
@@ -210,7 +212,7 @@ class _Passes:
             control = near["control"] + values["part"] * near["feed"] + near["gain"] @ away
             control = np.array(clamped(list(control), self.bounds), dtype=object)
             here = {**state, **fixed, "control": control}
-            after, _ = expansion.sim._next(here)
+            after, _ = expansion.unlimited._next(here)
             after = {name: np.array(x, dtype=object) if name != "status" else x for name, x in after.items()}
             kept = {name: x for name, x in state.items() if name != "status"}
             return (after, total + expansion.value(here)), {**kept, "control": control}
@@ -309,39 +311,47 @@ class _Search:
         return begin, path, {name: x[rows] if name in self.individual else x for name, x in self.fixed.items()}
 
     def _step(self, gains: Gains) -> None:
-        """Take the whole step where it is good, else the longest of the shorter ones that is."""
+        """Take the whole step where it is good, and shorter and shorter ones elsewhere."""
         whole = self.passes.forward(self.begin, self.path, gains, torch.ones_like(self.mu), self.fixed)
-        good = _good(self.path["cost"], whole["cost"], gains, 1.0)
         length = torch.ones_like(self.mu)
-        if not bool(good.all()):
-            poor = (~good).nonzero().squeeze(-1)
-            begin, path, fixed = self._some(poor)
-            own = _of(gains, poor)
-            number, count = len(SHORTER), len(poor)
-            again = torch.arange(count, device=poor.device).repeat(number)
-            parts = gains.first.new_tensor(SHORTER).repeat_interleave(count)
-            many = {name: x[again] if name in self.individual else x for name, x in fixed.items()}
-            near = {name: path[name][:, again] for name in ("q", "v", "control")}
-            tried = self.passes.forward({n: x[again] for n, x in begin.items()}, near, _of(own, again), parts, many)
-            better = _good(path["cost"][again], tried["cost"], _of(own, again), parts).reshape(number, count)
-            some = better.any(0)
-            first = better.to(torch.int8).argmax(0) * count + torch.arange(count, device=poor.device)
-            for name, x in whole.items():
-                new, old = (tried[name][first], path[name]) if name in ENDS else (tried[name][:, first], path[name])
-                mask = some.reshape(-1, *[1] * (x.dim() - (1 if name in ENDS else 2)))
-                x[poor if name in ENDS else (slice(None), poor)] = torch.where(mask, new, old)
-            length[poor] = torch.where(some, parts[first], 0.0)
+        rows = _bad(self.path["cost"], whole["cost"], gains, length).nonzero().squeeze(-1)
+        for part in SHORTER:
+            if not len(rows):
+                break
+            begin, path, fixed = self._some(rows)
+            own, parts = _of(gains, rows), torch.full_like(length[rows], part)
+            tried = self.passes.forward(begin, path, own, parts, fixed)
+            bad = _bad(path["cost"], tried["cost"], own, parts)
+            length[rows] = torch.where(bad, 0.0, parts)
+            if part == SHORTER[-1]:
+                tried = {name: _either(bad, path[name], tried[name], name) for name in whole}
+            _write(whole, tried, rows)
+            rows = rows[bad]
         self.path = whole
         fallen = torch.where(self.mu <= LEAST, 0.0, self.mu / FASTER)
         risen = torch.where(length < SHORT, (self.mu * FASTER).clamp(min=LEAST), self.mu)
         self.mu = torch.where(length == 1.0, fallen, risen)
 
 
-def _good(before: torch.Tensor, after: torch.Tensor, gains: Gains, part: Any) -> torch.Tensor:
-    """Whether enough of the expected fall of the cost came true, as far as numbers can tell."""
+def _bad(before: torch.Tensor, after: torch.Tensor, gains: Gains, part: torch.Tensor) -> torch.Tensor:
+    """Whether too little of the expected fall of the cost came true, as far as numbers can tell."""
     expected = -(part * gains.first + part * part * gains.second)
     noise = 4.0 * torch.finfo(before.dtype).eps * after.abs()
-    return (gains.fine > 0.0) & after.isfinite() & (before - after >= ENOUGH * expected - noise)
+    return ~((gains.fine > 0.0) & after.isfinite() & (before - after >= ENOUGH * expected - noise))
+
+
+def _write(into: dict[str, torch.Tensor], path: dict[str, torch.Tensor], rows: torch.Tensor) -> None:
+    """Put the paths of some problems in their places."""
+    for name, x in path.items():
+        if name in ENDS:
+            into[name][rows] = x
+        else:
+            into[name][:, rows] = x
+
+
+def _either(mask: torch.Tensor, a: torch.Tensor, b: torch.Tensor, name: str) -> torch.Tensor:
+    """a where the mask holds, else b; for each step of a path or once."""
+    return torch.where(mask.reshape(-1, *[1] * (a.dim() - (1 if name in ENDS else 2))), a, b)
 
 
 def _of(gains: Gains, rows: torch.Tensor) -> Gains:
@@ -350,15 +360,14 @@ def _of(gains: Gains, rows: torch.Tensor) -> Gains:
 
 def _bounds(sim: Simulator, limits: Limits) -> list[tuple[float, float]]:
     """Lower and upper limit of each control."""
-    count = sim.model.nu
-    if limits is True:
-        return [(float(low), float(high)) for low, high in (each.control_range for each in sim.model.actuators)]
-    if limits is False:
-        return [(-math.inf, math.inf)] * count
+    count, own = sim.model.nu, [each.control_range for each in sim.model.actuators]
+    if isinstance(limits, bool):
+        return [(float(low), float(high)) if limits else (-math.inf, math.inf) for low, high in own]
     lower, upper = (np.broadcast_to(np.asarray(side, dtype=float), (count,)).tolist() for side in limits)
     if not all(low <= high for low, high in zip(lower, upper, strict=True)):
         raise InputError(f"ILQR: lower limits must not be above upper ones, got {lower} and {upper}")
-    return list(zip(lower, upper, strict=True))
+    pairs = zip(lower, upper, own, strict=True)
+    return [(max(low, least), min(high, greatest)) for low, high, (least, greatest) in pairs]
 
 
 def _flattened(given: Input, batch: Sequence[int]) -> torch.Tensor:

@@ -1,0 +1,145 @@
+"""Reaching with an arm of seven joints by iLQR: 256 problems at once with ours, one after the other with Crocoddyl.
+
+An iiwa without damping starts at rest, holding itself, and has a second to bring its end to a target. Cost, horizon,
+step of time (semi-implicit Euler), first guess and Hessian (Gauss and Newton's) are the same, both compute in double
+precision, and both stop when the next iteration is expected to lower the cost by less than 1e-9. Times are processor
+time of the one thread that works; Crocoddyl's are those of the better of its two solvers, DDP and FDDP.
+
+Crocoddyl runs in a Python of its own, because its wheel crashes beside the Pinocchio that we test against. Its path is
+given as CROCODDYL; these versions work together:
+
+    pip install crocoddyl==3.2.0 pin==3.9.0 cmeel-urdfdom==4.0.1 cmeel-tinyxml2==10.0.0
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import adjoin
+from adjoin.control.ilqr import ILQR, Solution
+
+DT, STEPS, FRAME = 1e-2, 100, "iiwa_link_ee"
+START = (0.0, 0.5, 0.0, -1.2, 0.0, 0.8, 0.0)
+SPREAD = 0.5  # rad: how far from the start, joint by joint, the configurations are whose ends are the targets
+RUNNING = {"reach": 1.0, "state": 1e-2, "control": 1e-4}
+TERMINAL = {"reach": 1e3, "state": 1e-1}
+TOLERANCE, ITERATIONS = 1e-9, 200
+
+
+def arm() -> adjoin.Model:
+    """An iiwa without damping, which Crocoddyl has not."""
+    return adjoin.robots.load("iiwa7").with_parameters({"damping": torch.zeros(7, dtype=torch.float64)})
+
+
+def targets(model: adjoin.Model, count: int) -> torch.Tensor:
+    """Where the end is to go, (count, 3)."""
+    away = 2.0 * torch.rand(count, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 1.0
+    return adjoin.forward_kinematics(model, torch.tensor(START, dtype=torch.float64) + SPREAD * away, FRAME)[:, :3, 3]
+
+
+def solver(model: adjoin.Model, limits: bool = False) -> ILQR:
+    """Ours for these problems."""
+    start = np.array(START)
+
+    def residuals(weights: dict[str, float], scale: float, q: Any, v: Any, control: Any, target: Any) -> Any:
+        reach = adjoin.forward_kinematics(model, q, FRAME)[:3, 3] - target
+        parts = {"reach": reach, "state": np.concatenate([q - start, v]), "control": control}
+        return np.concatenate([math.sqrt(weight * scale) * parts[name] for name, weight in weights.items()])
+
+    return ILQR(
+        adjoin.Simulator(model, dt=DT, pairs=[], limits=False),
+        lambda q, v, control, target: residuals(RUNNING, DT, q, v, control, target),
+        lambda q, v, target: residuals(TERMINAL, 1.0, q, v, None, target),
+        limits=limits,
+    )
+
+
+def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -> Solution:
+    model = ours.sim.model
+    q = torch.tensor(START, dtype=dtype).expand(len(goals), -1)
+    holding = adjoin.gravity_forces(model, q).expand(STEPS, -1, -1)
+    state, individual = ours.sim.state(q), {"target": goals.to(dtype)}
+    return ours.solve(state, holding, individual=individual, iterations=ITERATIONS, tolerance=TOLERANCE)
+
+
+def crocoddyl(model: adjoin.Model, goals: torch.Tensor) -> dict[str, Any]:
+    """What Crocoddyl finds."""
+    if "CROCODDYL" not in os.environ:
+        raise SystemExit(f"set CROCODDYL to a Python that has it.{(__doc__ or '').partition('given as CROCODDYL;')[2]}")
+    tree = ElementTree.fromstring(adjoin.to_urdf(model))
+    for link in tree.iter("link"):
+        for shape in link.findall("collision"):
+            link.remove(shape)
+    asked = {
+        "urdf": ElementTree.tostring(tree, encoding="unicode"),
+        "frame": FRAME,
+        "q": START,
+        "targets": goals.tolist(),
+        "weights": {"running": RUNNING, "terminal": TERMINAL},
+        "dt": DT,
+        "steps": STEPS,
+        "tolerance": TOLERANCE,
+        "iterations": ITERATIONS,
+    }
+    ran = subprocess.run(
+        [os.environ["CROCODDYL"], str(Path(__file__).with_name("crocoddyl_solve.py"))],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    if ran.returncode:
+        raise SystemExit(f"Crocoddyl failed:\n{ran.stderr}")
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def section(quick: bool) -> Iterator[dict[str, Any]]:
+    torch.set_num_threads(1)
+    model, count = arm(), 256
+    ours, goals = solver(model), targets(model, count)
+    solve(ours, goals)  # compiles
+    seconds = []
+    for _ in range(2 if quick else 7):
+        begun = time.thread_time()
+        found = solve(ours, goals)
+        seconds.append(time.thread_time() - begun)
+    some = 16 if quick else count
+    peer = crocoddyl(model, goals[:some])
+    name, best = min(((n, peer[n]) for n in ("SolverFDDP", "SolverDDP")), key=lambda pair: sum(pair[1]["seconds"]))
+    label = f"{peer['version']}, {name}"
+    costs = torch.tensor(best["cost"], dtype=torch.float64)
+    apart = (found.cost[:some] / costs - 1.0).abs()
+    yield {
+        "name": "reaching: greatest relative difference of the optimum",
+        "value": apart.max().item(),
+        "unit": "",
+        "at_most": 1e-6,
+        "note": f"{some} problems; {label}",
+    }
+    yield {"name": "reaching: converged", "value": found.converged.double().mean().item(), "unit": "", "at_least": 1.0}
+    own, other = min(seconds) / count, sum(best["seconds"]) / some
+    yield {"name": "reaching: a problem, 256 at once", "value": own * 1e3, "unit": "ms", "peer": other * 1e3, "note": label}
+    yield {"name": "reaching: throughput against Crocoddyl", "value": other / own, "unit": "times", "at_least": 20.0}
+    mean = found.iterations.double().mean().item()
+    yield {
+        "name": "reaching: iterations of a problem",
+        "value": mean,
+        "unit": "",
+        "peer": sum(best["iterations"]) / some,
+        "note": label,
+    }
+
+
+if __name__ == "__main__":
+    for figure in section("--quick" in sys.argv):
+        print(figure)
