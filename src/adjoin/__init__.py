@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adjoin import robots
+    from adjoin import learn, robots
     from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
     from adjoin.contact.compliant import Compliant
     from adjoin.contact.coupling import JointCoupling
@@ -97,6 +97,7 @@ __all__ = [
     "jacobian_derivative",
     "kinetic_energy",
     "kinetic_energy_regressor",
+    "learn",
     "load",
     "mechanical_energy",
     "minverse",
@@ -158,6 +159,7 @@ _HOMES = {
     "jacobian_derivative": "adjoin.dynamics.jacobian",
     "kinetic_energy": "adjoin.dynamics.energy",
     "kinetic_energy_regressor": "adjoin.dynamics.regressor",
+    "learn": "adjoin.learn",
     "load": "adjoin.io.load",
     "mechanical_energy": "adjoin.dynamics.energy",
     "minverse": "adjoin.dynamics.aba",
@@ -177,7 +179,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    value = module if name == "robots" else getattr(module, name)
+    value = module if name in ("learn", "robots") else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,1 +1,82 @@
-"""Learnable robot models and system identification."""
+"""Learnable robot models and system identification: see docs/learning.md."""
+
+from adjoin.learn import rigid_body_params
+from adjoin.learn.augment import Residual
+from adjoin.learn.data import Recording, columns, load_csv, load_npz
+from adjoin.learn.excitation import fourier_excitation, random_excitation, sine_excitation
+from adjoin.learn.filtering import differentiate, low_pass, low_pass_positions
+from adjoin.learn.fit import Fit, check_excitation, fit, predict
+from adjoin.learn.gauss_newton import gauss_newton, jacobian
+from adjoin.learn.losses import NMSE, nmse
+from adjoin.learn.modules import (
+    Bounded,
+    Covariance,
+    Inertial,
+    LogCholesky,
+    ParameterModule,
+    Positive,
+    PositiveDefinite,
+    Rotation,
+    Symmetric,
+    Triangular,
+    Unconstrained,
+)
+from adjoin.learn.parameters import Parameters
+from adjoin.learn.regression import Base, Regression, least_squares
+from adjoin.learn.report import Report, report
+from adjoin.learn.robot_model import (
+    DifferentiableFrankaPanda,
+    DifferentiableKUKAiiwa,
+    DifferentiableRobotModel,
+    DifferentiableTrifingerEdu,
+    DifferentiableTwoLinkRobot,
+)
+from adjoin.learn.shooting import Shooting
+from adjoin.learn.training import train_epoch
+
+__all__ = [
+    "NMSE",
+    "Base",
+    "Bounded",
+    "Covariance",
+    "DifferentiableFrankaPanda",
+    "DifferentiableKUKAiiwa",
+    "DifferentiableRobotModel",
+    "DifferentiableTrifingerEdu",
+    "DifferentiableTwoLinkRobot",
+    "Fit",
+    "Inertial",
+    "LogCholesky",
+    "ParameterModule",
+    "Parameters",
+    "Positive",
+    "PositiveDefinite",
+    "Recording",
+    "Regression",
+    "Report",
+    "Residual",
+    "Rotation",
+    "Shooting",
+    "Symmetric",
+    "Triangular",
+    "Unconstrained",
+    "check_excitation",
+    "columns",
+    "differentiate",
+    "fit",
+    "fourier_excitation",
+    "gauss_newton",
+    "jacobian",
+    "least_squares",
+    "load_csv",
+    "load_npz",
+    "low_pass",
+    "low_pass_positions",
+    "nmse",
+    "predict",
+    "random_excitation",
+    "report",
+    "rigid_body_params",
+    "sine_excitation",
+    "train_epoch",
+]
