@@ -28,7 +28,7 @@ Rows = dict[str, Any]
 REASONS = ("iterations", "tolerance", "stalled", "failed", "target")
 """Why a start has stopped: they were used up; it gains too little; no step helps; its loss is not finite; it is met."""
 
-FAILURES = 3
+FAILURES = 5
 """Iterations in a row in which no step helps, after which a start stops."""
 
 _RUNNING, _TOLERANCE, _STALLED, _FAILED, _TARGET = range(len(REASONS))
@@ -168,7 +168,7 @@ class LBFGS:
     memory: int = 10
     trials: int = 8
     first: float = 0.1
-    patience: int = 5
+    patience: int = 8
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
