@@ -9,7 +9,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/compiler.md", "docs/dynamics.md", "docs/simulation.md"])
+PAGES = ["README.md", *[f"docs/{name}.md" for name in ("compiler", "dynamics", "simulation", "learning")]]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_code_blocks_run(page, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) >= 2
