@@ -1,8 +1,8 @@
 """A step and its cost about a trajectory, over scalars: values, first and second derivatives.
 
 Changes of a state are changes dx = (dq, dv) on the tangent space, as `Model.integrate` makes them, so that free joints
-are like all others. Jacobians are by forward mode, one direction after the other in one graph: what the directions have
-in common is computed once, and what is zero costs nothing. Second derivatives are forward over reverse.
+are like all others. Jacobians take one direction after the other in one graph: what the directions have in common is
+computed once, and what is zero costs nothing. Second derivatives are forward over reverse.
 """
 
 import copy
@@ -21,13 +21,16 @@ from adjoin.errors import InputError
 from adjoin.model import manifold
 from adjoin.simulation.given import part
 from adjoin.simulation.integrators import SemiImplicit
-from adjoin.simulation.rollout import Shapes, Values, flat, inline
+from adjoin.simulation.rollout import Shapes, Values, flat
 from adjoin.simulation.simulator import Simulator
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import detach
+from adjoin.trace import detach, select
+from adjoin.trace.fold import FOLD
+from adjoin.trace.graph import Expr, binary, current_graph, unary
 from adjoin.trace.operator import Kernel
 from adjoin.trace.plan import reachable
 from adjoin.trace.program import Program, Slot, trace
+from adjoin.trace.rewrite import copy_node
 
 Rows = list[list[Scalar]]
 STRAIGHT = ("revolute", "prismatic", "continuous", "fixed")
@@ -135,7 +138,7 @@ class Expansion:
 
     def jacobian(self, values: Values) -> Rows:
         """Of a step to dx and du: the rows of the velocity only where `straight`, else all."""
-        return columns(self._step, self._arguments(self._step, values))
+        return jacobian(self._step, self._arguments(self._step, values))
 
     def quadratic(self, values: Values, controlled: bool = True) -> tuple[list[Scalar], Rows]:
         """Gradient and Hessian of a cost; of residuals r the Hessian is that of Gauss and Newton, JᵀJ."""
@@ -145,9 +148,10 @@ class Expansion:
             return [0.0] * size, [[0.0] * size for _ in range(size)]
         arguments = self._arguments(program, values)
         if program.outputs[0].shape:
-            (residuals,) = inline(program, arguments)
-            across = [list(column) for column in zip(*columns(program, arguments), strict=True)]
-            hessian = [[dot(a, b) for b in across] for a in across]
+            (residuals,) = folded(program, arguments)
+            across = [list(column) for column in zip(*jacobian(program, arguments), strict=True)]
+            upper = [[dot(a, b) for b in across[i:]] for i, a in enumerate(across)]
+            hessian = [[upper[min(i, j)][abs(i - j)] for j in range(size)] for i in range(size)]
             return [dot(column, residuals) for column in across], hessian
         return curvature(program, arguments, [1.0])
 
@@ -161,13 +165,13 @@ class Expansion:
         inputs = [values[slot.name] for slot in self._step.inputs[:-1]]
         ranks = [len(slot.shape) for slot in self._step.inputs]
         wide = [x.unsqueeze(-rank - 1) if x.dim() > rank else x for x, rank in zip(inputs, ranks, strict=False)]
-        units = torch.eye(self.width, dtype=path["q"].dtype, device=path["q"].device)
-        (rows,) = self._pushed([*wide, torch.zeros_like(units), units])
+        directions = torch.eye(self.width, dtype=path["q"].dtype, device=path["q"].device)
+        (rows,) = self._pushed([*wide, torch.zeros_like(directions), directions])
         rows = rows.mT
         if not self.straight:
             return rows
         nv = self.model.nv
-        before = units[:nv].expand(*rows.shape[:-2], nv, self.width)
+        before = directions[:nv].expand(*rows.shape[:-2], nv, self.width)
         return torch.cat([before + self.sim.physics.dt * rows, rows], -2)
 
     @functools.cached_property
@@ -179,14 +183,21 @@ class Expansion:
         return [*[flat(values[slot.name]) for slot in program.inputs[:-1]], zeros]
 
 
-def columns(program: Program, arguments: list[list[Any]]) -> Rows:
-    """The Jacobian of a program's one output to its last input."""
+def jacobian(program: Program, arguments: list[list[Any]]) -> Rows:
+    """The Jacobian of a program's one output to its last input, row by row or column by column: fewer are quicker."""
     (output,), size = program.outputs, program.inputs[-1].size
-    push, present = program.jvp([False] * (len(program.inputs) - 1) + [True])
+    moved = [False] * (len(program.inputs) - 1) + [True]
+    by_rows = output.size < size
+    made, present = program.vjp(moved) if by_rows else program.jvp(moved)
     if not present:
         return [[0.0] * size for _ in range(output.size)]
-    found = [inline(push, [*arguments, [float(i == k) for i in range(size)]])[0] for k in range(size)]
-    return [plain(row) for row in zip(*found, strict=True)]
+    found = [plain(folded(made, [*arguments, unit])[0]) for unit in units(output.size if by_rows else size)]
+    return found if by_rows else [list(row) for row in zip(*found, strict=True)]
+
+
+def units(size: int) -> Rows:
+    """The rows of the identity."""
+    return [[float(i == k) for i in range(size)] for k in range(size)]
 
 
 def curvature(program: Program, arguments: list[list[Any]], weights: Sequence[Scalar]) -> tuple[list[Scalar], Rows]:
@@ -195,12 +206,30 @@ def curvature(program: Program, arguments: list[list[Any]], weights: Sequence[Sc
     pull, present = program.vjp([False] * (count - 1) + [True])
     if not present:
         return [0.0] * size, [[0.0] * size for _ in range(size)]
-    (gradient,) = inline(pull, [*arguments, list(weights)])
+    (gradient,) = folded(pull, [*arguments, list(weights)])
     push, moved = pull.jvp([i == count - 1 for i in range(count + 1)])
     if not moved:
         return plain(gradient), [[0.0] * size for _ in range(size)]
-    units = [[float(i == k) for i in range(size)] for k in range(size)]
-    return plain(gradient), [plain(inline(push, [*arguments, list(weights), unit])[0]) for unit in units]
+    return plain(gradient), [plain(folded(push, [*arguments, list(weights), unit])[0]) for unit in units(size)]
+
+
+def folded(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:
+    """The outputs of a program in the graph that is being traced; what constants among the values decide is decided."""
+    graph = current_graph()
+    mapping: dict[Expr, Expr] = {}
+    for nodes, given in zip(program.sources, values, strict=True):
+        mapping.update(zip(nodes, [graph.lift(value) for value in given], strict=True))
+    for node in reachable([x for target in program.targets for x in target]):
+        if node in mapping:
+            continue
+        arguments = [mapping[argument] for argument in node.args]
+        if node.op in FOLD:
+            mapping[node] = binary(node.op, *arguments) if len(arguments) == 2 else unary(node.op, *arguments)
+        elif node.op == "select":
+            mapping[node] = graph.lift(select(*arguments))
+        else:
+            mapping[node] = copy_node(node, arguments, graph)
+    return [[mapping[x] for x in target] for target in program.targets]
 
 
 def plain(values: Sequence[Any]) -> list[Scalar]:

@@ -42,6 +42,9 @@ SMALLEST = 1e-4
 LEAVING = 0.25
 """The part of the batch that must be done before it leaves."""
 
+AT_ONCE = 64
+"""Problems that a thread of a CPU works on together."""
+
 ENDS = ("last_q", "last_v", "cost")
 """What a path has once, not for each step."""
 
@@ -149,8 +152,16 @@ class ILQR:
         if tolerance is None:
             tolerance = 1e-9 if controls.dtype == torch.float64 else 1e-5
         with torch.no_grad():
-            found = _Search(passes, begin, guess, flat).run(iterations, tolerance, progress)
-        return Solution(*[_unflattened(x, name, batch) for name, x in found.items()])
+            found = [
+                _Search(
+                    passes,
+                    {name: x[rows] for name, x in begin.items()},
+                    guess[:, rows],
+                    {name: x[rows] if name in passes.individual(flat) else x for name, x in flat.items()},
+                ).run(iterations, tolerance, progress)
+                for rows in _pieces(count, guess)
+            ]
+        return Solution(*[_joined([each[name] for each in found], name, batch) for name in Solution._fields])
 
     def _passes(self, shapes: Mapping[str, Any]) -> "_Passes":
         key = tuple(shapes.items())
@@ -200,6 +211,11 @@ class _Passes:
         streams = {name: PerStep(shape) for name, shape in self.streams.items()}
         self._function = Function(forward, {**states, **streams, "part": (), **expansion.fixed})
 
+    def individual(self, fixed: Mapping[str, torch.Tensor]) -> list[str]:
+        """Which of these tensors are one per problem."""
+        ranks = {name: len(shape) for name, shape in self.expansion.fixed.items() if isinstance(shape, tuple)}
+        return [name for name, x in fixed.items() if name in ranks and x.dim() > ranks[name]]
+
     def _forward(self, values: Values) -> dict[str, Any]:
         expansion = self.expansion
         model, fixed = expansion.model, {name: values[name] for name in self.named}
@@ -240,8 +256,7 @@ class _Search:
         self, passes: _Passes, begin: dict[str, torch.Tensor], guess: torch.Tensor, fixed: dict[str, torch.Tensor]
     ):
         self.passes, self.begin, self.fixed = passes, begin, fixed
-        ranks = {name: len(shape) for name, shape in passes.expansion.fixed.items() if isinstance(shape, tuple)}
-        self.individual = [name for name, x in fixed.items() if name in ranks and x.dim() > ranks[name]]
+        self.individual = passes.individual(fixed)
         steps, count, nu = guess.shape
         still = {"q": begin["q"].expand(steps, -1, -1), "v": begin["v"].expand(steps, -1, -1), "control": guess}
         gain, ones = guess.new_zeros(steps, count, nu, passes.expansion.size), guess.new_ones(count)
@@ -254,7 +269,7 @@ class _Search:
             "q": begin["q"].new_zeros(steps + 1, *begin["q"].shape),
             "v": begin["v"].new_zeros(steps + 1, *begin["v"].shape),
             "cost": self.path["cost"].clone(),
-            "gain": gain.clone(),
+            "gain": torch.empty_like(gain),
             "converged": self.done.clone(),
             "iterations": torch.zeros_like(self.index),
         }
@@ -265,6 +280,9 @@ class _Search:
         """See `ILQR.solve`."""
         results, history = self.results, [self.path["cost"]]
         for iteration in range(iterations):
+            if int(self.done.sum()) >= LEAVING * len(self.done):
+                self._keep(self.done.nonzero().squeeze(-1))
+                self._go_on((~self.done).nonzero().squeeze(-1))
             if progress is not None:
                 progress(iteration, self.path["cost"])
             gains = self.passes.backward(self.path, self.mu, self.fixed)
@@ -276,9 +294,6 @@ class _Search:
             self.done |= ready | (self.mu > MOST)
             if bool(self.done.all()):
                 break
-            if int(self.done.sum()) >= LEAVING * len(self.done):
-                self._keep(self.done.nonzero().squeeze(-1))
-                gains = self._go_on((~self.done).nonzero().squeeze(-1), gains)
             results["iterations"][self.index] += ~self.done
             self._step(gains)
             results["cost"][self.index] = self.path["cost"]
@@ -296,13 +311,10 @@ class _Search:
         self.results["gain"][:, places] = self.gain[:, rows]
         self.results["cost"][places] = path["cost"][rows]
 
-    def _go_on(self, rows: torch.Tensor, gains: Gains) -> Gains:
+    def _go_on(self, rows: torch.Tensor) -> None:
         """Leave all problems but some."""
         self.begin, self.path, self.fixed = self._some(rows)
         self.mu, self.index, self.done = self.mu[rows], self.index[rows], self.done[rows]
-        gains = _of(gains, rows)
-        self.gain = gains.gain
-        return gains
 
     def _some(self, rows: torch.Tensor) -> tuple[dict[str, torch.Tensor], ...]:
         """The states, the path and the tensors of some problems."""
@@ -314,7 +326,9 @@ class _Search:
         """Take the whole step where it is good, and shorter and shorter ones elsewhere."""
         whole = self.passes.forward(self.begin, self.path, gains, torch.ones_like(self.mu), self.fixed)
         length = torch.ones_like(self.mu)
-        rows = _bad(self.path["cost"], whole["cost"], gains, length).nonzero().squeeze(-1)
+        bad = _bad(self.path["cost"], whole["cost"], gains, length)
+        length[bad] = 0.0
+        rows = (bad & (gains.fine > 0.0) & ~self.done).nonzero().squeeze(-1)
         for part in SHORTER:
             if not len(rows):
                 break
@@ -323,10 +337,11 @@ class _Search:
             tried = self.passes.forward(begin, path, own, parts, fixed)
             bad = _bad(path["cost"], tried["cost"], own, parts)
             length[rows] = torch.where(bad, 0.0, parts)
-            if part == SHORTER[-1]:
-                tried = {name: _either(bad, path[name], tried[name], name) for name in whole}
             _write(whole, tried, rows)
             rows = rows[bad]
+        still = (length == 0.0).nonzero().squeeze(-1)
+        if len(still):
+            _write(whole, self._some(still)[1], still)
         self.path = whole
         fallen = torch.where(self.mu <= LEAST, 0.0, self.mu / FASTER)
         risen = torch.where(length < SHORT, (self.mu * FASTER).clamp(min=LEAST), self.mu)
@@ -347,11 +362,6 @@ def _write(into: dict[str, torch.Tensor], path: dict[str, torch.Tensor], rows: t
             into[name][rows] = x
         else:
             into[name][:, rows] = x
-
-
-def _either(mask: torch.Tensor, a: torch.Tensor, b: torch.Tensor, name: str) -> torch.Tensor:
-    """a where the mask holds, else b; for each step of a path or once."""
-    return torch.where(mask.reshape(-1, *[1] * (a.dim() - (1 if name in ENDS else 2))), a, b)
 
 
 def _of(gains: Gains, rows: torch.Tensor) -> Gains:
@@ -380,6 +390,17 @@ def _flattened(given: Input, batch: Sequence[int]) -> torch.Tensor:
     return tensor.expand(*batch, *own).reshape(math.prod(batch), *own)
 
 
-def _unflattened(x: torch.Tensor, name: str, batch: tuple[int, ...]) -> torch.Tensor:
+def _pieces(count: int, guess: torch.Tensor) -> list[slice]:
+    """Problems that are solved together: on a CPU so many that their gains stay in its caches."""
+    size = AT_ONCE * torch.get_num_threads() if guess.device.type == "cpu" else max(1, count)
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def _joined(parts: list[torch.Tensor], name: str, batch: tuple[int, ...]) -> torch.Tensor:
+    """The results of all pieces, in the shape of the batch."""
     first = 0 if name in ("cost", "converged", "iterations") else 1
+    if name == "history":
+        longest = max(map(len, parts))
+        parts = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in parts]
+    x = torch.cat(parts, first)
     return x.reshape(*x.shape[:first], *batch, *x.shape[first + 1 :])

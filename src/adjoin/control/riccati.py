@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from adjoin.control.expansion import Expansion, Rows
+from adjoin.control.expansion import Expansion, Rows, units
 from adjoin.dynamics.linear import Factor, dot
 from adjoin.simulation.rollout import Values
 from adjoin.spatial.scalar import Scalar
@@ -199,7 +199,7 @@ class Fused:
             bend = [*left, *[[*[side[j][i] for j in above], *square[i]] for i in above]]
             slope = [*slope[:nv], *[dt * a + b for a, b in zip(slope[:nv], slope[nv:], strict=True)]]
             weights = slope[nv:]
-            rows = [*[[float(i == k) for k in range(expansion.width)] for i in above], *rows]
+            rows = [*units(expansion.width)[:nv], *rows]
         else:
             weights = slope
         if self.second_order:
