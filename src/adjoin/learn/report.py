@@ -299,7 +299,8 @@ def units_of(model: Any, parameter: parameters.Parameter, count: int) -> list[st
     """The unit of each number of a parameter, for environments one after the other."""
     turning, _, sliding = parameter.unit.partition(", ")
     if parameter.owner not in ("dofs", "configuration", "joints"):
-        return [parameter.unit] * count
+        each = parameter.unit.split(", ")
+        return each * (count // len(each)) if (len(each),) == parameter.tail else [parameter.unit] * count
     sizes = {"dofs": lambda joint: joint.nv, "configuration": lambda joint: joint.nq, "joints": lambda joint: 1}
     own = [
         (sliding if joint.kind == "prismatic" else turning) or parameter.unit
