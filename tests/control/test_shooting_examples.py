@@ -25,3 +25,11 @@ def test_swing_up(tmp_path, capsys):
     assert losses["three links"] < 10.0
     heights = [float(x) / float(y) for x, y in re.findall(r"the tip at (\S+) m of (\S+) m", said)]
     assert min(heights) > 0.99
+
+
+def test_co_design(tmp_path, capsys):
+    said = run("15_co_design.py", tmp_path, capsys)
+    motion, gains, lengths = (float(x) for x in re.findall(r"loss (\S+),", said))
+    assert motion < 0.8
+    assert gains < 0.95 * motion
+    assert lengths < 0.6 * motion
