@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.learn.modules import Unconstrained
-from adjoin.learn.robot_model import DifferentiableRobotModel
+from adjoin.learn import DifferentiableRobotModel, Unconstrained
 
 LINK, HAND = "iiwa_link_1", "iiwa_link_ee"
 NOISE = 1e-3  # m, of each position that is seen

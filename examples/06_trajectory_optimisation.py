@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.learn.modules import Bounded
+from adjoin.learn import Bounded
 
 STEPS, HAND = 40, "panda_hand_tcp"
 START = (0.6, 0.8, 0.0, -1.6, 0.0, 2.4, 0.8, 0.02)

@@ -13,11 +13,16 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.learn.data import Recording, load_csv
-from adjoin.learn.excitation import fourier_excitation, sine_excitation
-from adjoin.learn.filtering import differentiate, low_pass_positions
-from adjoin.learn.losses import nmse
-from adjoin.learn.regression import least_squares
+from adjoin.learn import (
+    Recording,
+    differentiate,
+    fourier_excitation,
+    least_squares,
+    load_csv,
+    low_pass_positions,
+    nmse,
+    sine_excitation,
+)
 
 RATE = 200.0
 LEARN = ("inertial", "damping", "friction")

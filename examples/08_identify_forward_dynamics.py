@@ -13,11 +13,7 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.learn.data import Recording
-from adjoin.learn.excitation import sine_excitation
-from adjoin.learn.fit import Fit, fit
-from adjoin.learn.modules import LogCholesky, Positive
-from adjoin.learn.parameters import Parameters
+from adjoin.learn import Fit, LogCholesky, Parameters, Positive, Recording, fit, sine_excitation
 
 LAST = "iiwa_link_7"
 

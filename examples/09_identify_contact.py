@@ -7,10 +7,7 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.learn.data import Recording
-from adjoin.learn.modules import Bounded, Positive
-from adjoin.learn.parameters import Parameters
-from adjoin.learn.shooting import Named, Shooting
+from adjoin.learn import Bounded, Named, Parameters, Positive, Recording, Shooting
 
 DT, SAMPLED, STEPS = 2e-3, 5, 300  # s, steps a sample, steps a throw
 TRUTH = {"friction": 0.35, "restitution": 0.4, "mass": 1.4}

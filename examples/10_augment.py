@@ -9,9 +9,7 @@ import torch
 
 import adjoin
 from adjoin import trace
-from adjoin.learn.augment import Residual
-from adjoin.learn.data import Recording
-from adjoin.learn.shooting import Shooting
+from adjoin.learn import Recording, Residual, Shooting
 
 DT, STEPS, WINDOW = 0.02, 150, 25
 NOISE = (2e-3, 1e-2)  # rad, rad/s

@@ -31,7 +31,7 @@ from adjoin.learn.robot_model import (
     DifferentiableTrifingerEdu,
     DifferentiableTwoLinkRobot,
 )
-from adjoin.learn.shooting import Shooting
+from adjoin.learn.shooting import Named, Shooting
 from adjoin.learn.training import train_epoch
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Fit",
     "Inertial",
     "LogCholesky",
+    "Named",
     "ParameterModule",
     "Parameters",
     "Positive",
