@@ -1,0 +1,36 @@
+"""Pictures of how losses fell."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adjoin.control.optimise import History
+from adjoin.errors import InputError
+
+
+def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any, list[Any]]:
+    """The best loss of each method so far, against iterations and against seconds; lines are starts.
+
+    Args:
+        histories: method -> how its losses fell.
+        panels: how many there are; what comes after the first two is left to the caller.
+
+    Returns:
+        A matplotlib figure and its axes.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("plot_losses needs matplotlib: pip install matplotlib") from None
+    figure = Figure(figsize=(5.0 * panels, 4.0), layout="constrained")
+    axes: list[Any] = list(figure.subplots(1, panels))
+    for k, (name, history) in enumerate(histories.items()):
+        for start, loss in enumerate(history.best.T.cpu()):
+            look = {"color": f"C{k}", "label": name if start == 0 else None}
+            axes[0].plot(loss, **look)
+            axes[1].plot(history.seconds, loss, **look)
+    for axis, label in zip(axes, ("iteration", "seconds"), strict=False):
+        axis.set(xlabel=label, ylabel="loss", xscale="symlog" if label == "iteration" else "log", yscale="log")
+        axis.legend()
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    return figure, axes
