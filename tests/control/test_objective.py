@@ -174,6 +174,8 @@ def test_errors_say_what_would_be_right():
     one = start(TIGHT)
     with pytest.raises(InputError, match="at least one of cost, terminal, loss and residuals"):
         Objective(TIGHT, one, 3)
+    with pytest.raises(InputError, match=r"no function here takes constants\['gaol'\]"):
+        Objective(TIGHT, one, 3, cost=effort, terminal=upright, constants={"gaol": torch.zeros(1)})
     with pytest.raises(InputError, match="state of one environment"):
         Objective(TIGHT, TIGHT.state(torch.zeros(2, 1)), 3, cost=effort)
     with pytest.raises(InputError, match="steps must be"):

@@ -5,6 +5,7 @@ stay, and what a rollout gets for them.
 """
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -107,7 +108,7 @@ class Spline:
     def inputs(self, numbers: torch.Tensor, sim: Simulator, steps: int) -> dict[str, Any]:
         """See `Decision`."""
         points = numbers.unflatten(-1, (self.knots, -1))
-        basis = b_spline(steps, self.knots, self.degree).to(points)
+        basis = _basis(steps, self.knots, self.degree, points.dtype, points.device)
         return {"controls": torch.einsum("sk,bku->sbu", basis, points)}
 
 
@@ -205,6 +206,11 @@ def b_spline(steps: int, knots: int, degree: int) -> torch.Tensor:
         share = torch.where(width > 0.0, (time - places[:-order]) / width.clamp(min=1e-30), 0.0)
         basis = share[:, :-1] * basis[:, :-1] + torch.where(width > 0.0, 1.0 - share, 0.0)[:, 1:] * basis[:, 1:]
     return basis
+
+
+@functools.cache
+def _basis(steps: int, knots: int, degree: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return b_spline(steps, knots, degree).to(device, dtype)
 
 
 def _control_box(decision: "Controls | Spline", sim: Simulator, rows: int, like: torch.Tensor) -> Box:

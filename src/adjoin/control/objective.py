@@ -105,6 +105,9 @@ class Objective:
         self.controls = start.q.new_zeros(steps, sim.model.nu) if controls is None else controls
         self.params, self.constants, self.external = dict(params or {}), dict(constants or {}), dict(external or {})
         self.controller, self.contacts, self.every = controller, contacts, every
+        for name in self.constants:
+            if not _taken(name, (controller, cost, sim.residual)) and not _taken(name, (terminal,), 2):
+                raise InputError(f"Objective: no function here takes constants[{name!r}]")
         boxes = [each.box(sim, steps, start.q) for each in self.decisions]
         self.box = Box(*[torch.cat(parts) for parts in zip(*boxes, strict=True)])
         self._sizes = [len(box.start) for box in boxes]
