@@ -17,7 +17,7 @@ from adjoin.errors import InputError
 from adjoin.simulation.progress import Progress
 from adjoin.trace.control import Lookup, scan
 from adjoin.trace.function import Table
-from adjoin.trace.graph import Expr, current_graph
+from adjoin.trace.graph import Expr, current_graph, uncollected
 from adjoin.trace.implicit import guard
 from adjoin.trace.operator import Kernel, arrange, check_tensor
 from adjoin.trace.program import Program, Slot, trace
@@ -69,8 +69,9 @@ class Rollout:
             self.outputs = tuple(outputs)
             return tuple([following[slot.name] for slot in self.carry] + list(outputs.values()))
 
-        self.step, _ = trace(f"{name}_step", one, once)
-        self.kernel = Kernel(self._forward())
+        with uncollected():
+            self.step, _ = trace(f"{name}_step", one, once)
+            self.kernel = Kernel(self._forward())
         self._made: dict[Any, Kernel] = {}
 
     def _parts(self) -> tuple[tuple[Slot, ...], ...]:
@@ -151,7 +152,8 @@ class Rollout:
         """The kernel of the backward launch: see `_backward`, made when first asked for."""
         key = (wanted, given, shared)
         if key not in self._made:
-            self._made[key] = Kernel(self._backward(*key))
+            with uncollected():
+                self._made[key] = Kernel(self._backward(*key))
         return self._made[key]
 
     def _backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Program:
