@@ -3,7 +3,7 @@ import time
 
 import pytest
 import torch
-from problems import LIMIT, SIM, STEPS, TIGHT, bounded_optimum, cart, cart_squares, optimum, start, two_links
+from problems import LIMIT, SIM, STEPS, TIGHT, bounded_optimum, cart, cart_squares, optimum, start, system, two_links
 
 from adjoin.control.decision import Controls, Numbers, Spline
 from adjoin.control.objective import Objective
@@ -55,6 +55,20 @@ def test_the_optimum_within_limits_is_found_and_they_are_kept(method):
     assert found.losses.tolist() == pytest.approx([least] * 3, rel=1e-5)
     assert found.numbers.abs().amax() <= LIMIT
     assert optimise(objective, method, starts=3, iterations=2).numbers.abs().amax() <= LIMIT
+
+
+def test_gauss_newton_meets_few_residuals_with_the_least_change_of_many_numbers():
+    rows, right = (part[:2] for part in system())
+    ends = Objective(
+        SIM, start(SIM), STEPS, residuals=lambda p, i: torch.cat([10.0 * (p.q[-1] - 1.0), 10.0 * p.v[-1]], -1)
+    )
+    found = optimise(ends, GaussNewton(), iterations=8, target=1e-24)
+    assert found.stopped == ["target"]
+    torch.testing.assert_close(found.best, torch.linalg.pinv(rows) @ right, rtol=0.0, atol=1e-10)
+    tight = Objective(TIGHT, start(TIGHT), STEPS, residuals=lambda p, i: 10.0 * (p.q[-1] - 0.7))
+    held = optimise(tight, GaussNewton(), starts=4, iterations=10, target=1e-24)
+    assert held.stopped.count("target") > 0
+    assert held.numbers.abs().amax() == LIMIT
 
 
 def test_a_control_at_its_limit_can_leave_it():

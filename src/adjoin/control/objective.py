@@ -113,6 +113,7 @@ class Objective:
         self._sizes = [len(box.start) for box in boxes]
         self.size = sum(self._sizes)
         self._terminals: dict[Any, Function] = {}
+        self._count: int | None = None
 
     # What is decided
 
@@ -184,27 +185,47 @@ class Objective:
         return losses.detach(), found
 
     def jacobians(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Residuals (batch, m) and their derivatives (batch, m, size), in forward mode.
+        """Residuals (batch, m) and their derivatives (batch, m, size).
 
-        Every number of every decision has an environment of its own, so that this is one launch, or a few for many.
+        Every number of every decision has an environment of its own, in forward mode, or every residual, in reverse
+        mode, whichever are fewer; so that this is one launch, or a few for many.
         """
         if self.residual is None:
             raise InputError("Objective: it has no residuals; give residuals=")
         size = self._checked(numbers).shape[1]
-        values, columns = [], []
-        share = max(1, MOST // size)
-        for part in numbers.detach().split(share):
-            wide = part.repeat_interleave(size, 0)
-            directions = torch.eye(size, dtype=part.dtype, device=part.device).repeat(len(part), 1)
-            with torch.no_grad(), forward_ad.dual_level():
-                inputs = self.inputs(forward_ad.make_dual(wide, directions))
-                path = self._roll(inputs)
-                value, slope = forward_ad.unpack_dual(self._residuals(path, inputs))
-                slope = torch.zeros_like(value) if slope is None else slope
-                fine = (path.status[-1] == FINE)[:, None]
-            values.append(torch.where(fine, value, torch.inf)[::size])
-            columns.append(torch.where(fine, slope, 0.0).unflatten(0, (len(part), size)).mT)
-        return torch.cat(values), torch.cat(columns)
+        if self._count is None:
+            self.losses(numbers[:1])
+        count = self._count or 0
+        share = max(1, MOST // min(count, size))
+        one_by_one = self._backward if count < size else self._forward
+        parts = [one_by_one(part, count) for part in numbers.detach().split(share)]
+        values, slopes = (torch.cat(each) for each in zip(*parts, strict=True))
+        return values, slopes
+
+    def _forward(self, numbers: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `jacobians`: an environment for each number."""
+        batch, size = numbers.shape
+        wide = numbers.repeat_interleave(size, 0)
+        directions = torch.eye(size, dtype=wide.dtype, device=wide.device).repeat(batch, 1)
+        with torch.no_grad(), forward_ad.dual_level():
+            inputs = self.inputs(forward_ad.make_dual(wide, directions))
+            path = self._roll(inputs)
+            value, slope = forward_ad.unpack_dual(self._residuals(path, inputs))
+            slope = torch.zeros_like(value) if slope is None else slope
+            fine = (path.status[-1] == FINE)[:, None]
+        return torch.where(fine, value, torch.inf)[::size], slope.where(fine, 0.0).unflatten(0, (batch, size)).mT
+
+    def _backward(self, numbers: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `jacobians`: an environment for each residual."""
+        with torch.enable_grad():
+            wide = numbers.repeat_interleave(count, 0).requires_grad_()
+            inputs = self.inputs(wide)
+            path = self._roll(inputs)
+            value = self._residuals(path, inputs)
+            own = torch.eye(count, dtype=wide.dtype, device=wide.device).repeat(len(numbers), 1)
+            (slope,) = torch.autograd.grad(value, wide, own)
+        fine = (path.status[-1] == FINE)[:, None]
+        return torch.where(fine, value.detach(), torch.inf)[::count], slope.unflatten(0, (-1, count))
 
     def _roll(self, inputs: Inputs) -> Trajectory:
         named = (self.controller, self.cost, self.sim.residual)
@@ -239,7 +260,9 @@ class Objective:
 
     def _residuals(self, path: Trajectory, inputs: Inputs) -> torch.Tensor:
         assert self.residual is not None
-        return self._batched("residuals", self.residual(path, inputs), (path.q.shape[1], -1))
+        found = self._batched("residuals", self.residual(path, inputs), (path.q.shape[1], -1))
+        self._count = found.shape[1]
+        return found
 
     def _batched(self, name: str, value: Any, shape: tuple[int, ...]) -> torch.Tensor:
         if (

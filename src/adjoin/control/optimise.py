@@ -68,9 +68,9 @@ class Problem:
         return losses, found * self.objective.box.spread
 
     def jacobians(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Residuals and derivatives; a rollout for each number."""
-        self.rollouts += z.numel()
+        """Residuals and derivatives; a rollout for each number or each residual, whichever are fewer."""
         values, found = self.objective.jacobians(self.numbers(z))
+        self.rollouts += len(z) * min(found.shape[1:])
         return values, found * self.objective.box.spread
 
 
@@ -213,7 +213,7 @@ class GaussNewton:
     """Gauss-Newton for objectives of `residuals` alone; tries several dampings at once.
 
     Attributes:
-        damping: to begin with, relative to the diagonal of JᵀJ.
+        damping: to begin with, relative to the diagonal of JᵀJ, or of JJᵀ where residuals are fewer than numbers.
         trials: dampings that an iteration tries, each ten times the one before.
         patience: iterations that may gain less than the tolerance before a start stops.
     """
@@ -236,13 +236,9 @@ class GaussNewton:
         rest, slopes = (part.nan_to_num(0.0, 0.0, 0.0) for part in problem.jacobians(z))
         pull = torch.einsum("bmn,bm->bn", slopes, rest)
         free = problem.free(z, pull).to(z)
-        slopes, pull = slopes * free[:, None], pull * free
-        normal = slopes.mT @ slopes
-        diagonal = normal.diagonal(dim1=-2, dim2=-1)
-        floor = diagonal.clamp(min=1e-8 * diagonal.amax(-1, keepdim=True) + torch.finfo(z.dtype).tiny)
         dampings = damping[:, None] * 10.0 ** (torch.arange(self.trials, dtype=z.dtype, device=z.device) - 1.0)
-        damped = normal[:, None] + (dampings[..., None] * floor[:, None] + (1.0 - free)[:, None]).diag_embed()
-        step = torch.linalg.solve_ex(damped, pull[:, None, :, None].expand(-1, self.trials, -1, -1))[0].squeeze(-1)
+        solve = _by_residuals if slopes.shape[1] < slopes.shape[2] else _by_numbers
+        step = solve(slopes * free[:, None], rest, free, dampings)
         tried = problem.project(z[:, None] - step)
         losses = problem.losses(tried)
         moved, lower, better = _least(losses, tried, loss)
@@ -490,6 +486,25 @@ def _least(losses: torch.Tensor, tried: torch.Tensor, loss: torch.Tensor) -> tup
     lower, at = losses.nan_to_num(torch.inf).min(1)
     moved = tried.gather(1, at[:, None, None].expand(-1, 1, tried.shape[-1])).squeeze(1)
     return moved, lower, lower < loss
+
+
+def _by_numbers(slopes: torch.Tensor, rest: torch.Tensor, free: torch.Tensor, dampings: torch.Tensor) -> torch.Tensor:
+    """Damped steps (starts, trials, size) from (JᵀJ + damping) step = Jᵀ r."""
+    normal = slopes.mT @ slopes
+    diagonal = normal.diagonal(dim1=-2, dim2=-1)
+    floor = diagonal.clamp(min=1e-8 * diagonal.amax(-1, keepdim=True) + torch.finfo(rest.dtype).tiny)
+    damped = normal[:, None] + (dampings[..., None] * floor[:, None] + (1.0 - free)[:, None]).diag_embed()
+    pull = (slopes.mT @ rest[..., None])[:, None].expand(-1, dampings.shape[1], -1, -1)
+    return torch.linalg.solve_ex(damped, pull)[0].squeeze(-1)
+
+
+def _by_residuals(slopes: torch.Tensor, rest: torch.Tensor, free: torch.Tensor, dampings: torch.Tensor) -> torch.Tensor:
+    """The same for fewer residuals than numbers, with one damping for all numbers: step = Jᵀ (JJᵀ + damping)⁻¹ r."""
+    normal = slopes @ slopes.mT
+    size = normal.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None] + torch.finfo(rest.dtype).tiny
+    damped = normal[:, None] + (dampings[..., None] * size).expand(-1, -1, rest.shape[1]).diag_embed()
+    pull = rest[:, None, :, None].expand(-1, dampings.shape[1], -1, -1)
+    return torch.einsum("bmn,bkm->bkn", slopes, torch.linalg.solve_ex(damped, pull)[0].squeeze(-1))
 
 
 def _two_loops(gradient: torch.Tensor, steps: torch.Tensor, changes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
