@@ -128,7 +128,13 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
     }
     yield {"name": "reaching: converged", "value": found.converged.double().mean().item(), "unit": "", "at_least": 1.0}
     own, other = min(seconds) / count, sum(best["seconds"]) / some
-    yield {"name": "reaching: a problem, 256 at once", "value": own * 1e3, "unit": "ms", "peer": other * 1e3, "note": label}
+    yield {
+        "name": "reaching: a problem, 256 at once",
+        "value": own * 1e3,
+        "unit": "ms",
+        "peer": other * 1e3,
+        "note": label,
+    }
     yield {"name": "reaching: throughput against Crocoddyl", "value": other / own, "unit": "times", "at_least": 20.0}
     mean = found.iterations.double().mean().item()
     yield {

@@ -281,7 +281,6 @@ class _Search:
         results, history = self.results, [self.path["cost"]]
         for iteration in range(iterations):
             if int(self.done.sum()) >= LEAVING * len(self.done):
-                self._keep(self.done.nonzero().squeeze(-1))
                 self._go_on((~self.done).nonzero().squeeze(-1))
             if progress is not None:
                 progress(iteration, self.path["cost"])
@@ -290,15 +289,18 @@ class _Search:
             left = -(gains.first + gains.second)
             ready = (gains.fine > 0.0) & (left <= tolerance * self.path["cost"].abs().clamp(min=1.0))
             ready &= self.mu <= SMALLEST
+            ends = (ready | (self.mu > MOST)) & ~self.done
             results["converged"][self.index] |= ready
-            self.done |= ready | (self.mu > MOST)
+            self._keep(ends.nonzero().squeeze(-1))
+            self.done |= ends
             if bool(self.done.all()):
                 break
             results["iterations"][self.index] += ~self.done
             self._step(gains)
-            results["cost"][self.index] = self.path["cost"]
+            going = (~self.done).nonzero().squeeze(-1)
+            results["cost"][self.index[going]] = self.path["cost"][going]
             history.append(results["cost"].clone())
-        self._keep(torch.arange(len(self.index), device=self.index.device))
+        self._keep((~self.done).nonzero().squeeze(-1))
         return {**results, "history": torch.stack(history)}
 
     def _keep(self, rows: torch.Tensor) -> None:
@@ -403,4 +405,4 @@ def _joined(parts: list[torch.Tensor], name: str, batch: tuple[int, ...]) -> tor
         longest = max(map(len, parts))
         parts = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in parts]
     x = torch.cat(parts, first)
-    return x.reshape(*x.shape[:first], *batch, *x.shape[first + 1 :])
+    return x.reshape((*x.shape[:first], *batch, *x.shape[first + 1 :]))

@@ -168,51 +168,56 @@ class Fused:
         def body(_: Any, carry: Any, elements: list[Any]) -> tuple[Any, Any]:
             here = {**dict(zip(self._streams, elements, strict=True)), **fixed}
             slope, bend, first, second, fine = carry
-            slopes, q = self._expanded(here, slope, symmetric(bend, len(slope)))
             n = expansion.size
-            corner, mixed = [row[n:] for row in q[n:]], [[q[j][n + i] for j in range(n)] for i in range(len(q) - n)]
+            columns, slope, bend = self._carried(here, slope, symmetric(bend, n))
+            slopes, hessian = self._costs(here, slope)
+            slopes = [g + dot(column, slope) for g, column in zip(slopes, columns, strict=True)]
+
+            # In this order little has to be kept at a time: first what the gains need, then a column after the other.
+            def entries(j: int, rows: Sequence[int]) -> list[Scalar]:
+                carried = [dot(row, columns[j]) for row in bend]
+                return [hessian[i][j] + dot(columns[i], carried) for i in rows]
+
+            controls = [entries(j, range(expansion.width)) for j in range(n, expansion.width)]
+            mixed, corner = [row[:n] for row in controls], [row[n:] for row in controls]
             feed, gain, good = gains(corner, mixed, slopes[n:], list(here["control"]), mu, self.bounds)
-            columns = [list(column) for column in zip(*gain, strict=True)]
-            pulls = [[m[i] - mu * g for m, g in zip(mixed, columns[i], strict=True)] for i in range(n)]
+            across = [list(column) for column in zip(*gain, strict=True)]
+            pulls = [[m[i] - mu * g for m, g in zip(mixed, across[i], strict=True)] for i in range(n)]
             following = [slopes[i] + dot(pulls[i], feed) for i in range(n)]
-            bend = [q[i][j] + dot(pulls[i], columns[j]) for i in range(n) for j in range(i, n)]
+            bent = [[x + dot(pulls[i], across[j]) for i, x in enumerate(entries(j, range(j + 1)))] for j in range(n)]
             first = first + dot(slopes[n:], feed)
             second = second + 0.5 * dot(feed, [dot(row, feed) for row in corner])
-            return (following, bend, first, second, select(good, fine, 0.0)), {"feed": feed, "gain": gain}
+            upper = [bent[j][i] for i in range(n) for j in range(i, n)]
+            return (following, upper, first, second, select(good, fine, 0.0)), {"feed": feed, "gain": gain}
 
         start = (slope, [bend[i][j] for i in range(len(slope)) for j in range(i, len(slope))], 0.0, 0.0, 1.0)
         (_, _, first, second, fine), found = scan(body, start, [values[name] for name in self._streams], reverse=True)
         return {**found, "first": first, "second": second, "fine": fine}
 
-    def _expanded(self, here: Values, slope: list[Scalar], bend: Rows) -> tuple[list[Scalar], Rows]:
-        """Gradient and Hessian of Q, of which all above the diagonal and the corner of the controls is given."""
-        expansion, size = self.expansion, self.expansion.size
-        slopes, hessian = expansion.quadratic(here)
+    def _carried(self, here: Values, slope: list[Scalar], bend: Rows) -> tuple[Rows, list[Scalar], Rows]:
+        """The columns of a step's Jacobian, and the cost to go in terms of what its rows are."""
+        expansion = self.expansion
         rows = expansion.jacobian(here)
         if expansion.straight:
             # In terms of (q before, v after), of which the state after is (q + dt v, v).
             dt, nv = expansion.sim.physics.dt, expansion.model.nv
-            above, below = range(nv), range(nv, size)
+            above, below = range(nv), range(nv, expansion.size)
             side = [[dt * bend[i][j - nv] + bend[i][j] for j in below] for i in above]
             square = [[dt * (side[i][j] + bend[j][nv + i]) + bend[nv + i][nv + j] for j in above] for i in above]
             left = [[*bend[i][:nv], *side[i]] for i in above]
             bend = [*left, *[[*[side[j][i] for j in above], *square[i]] for i in above]]
             slope = [*slope[:nv], *[dt * a + b for a, b in zip(slope[:nv], slope[nv:], strict=True)]]
-            weights = slope[nv:]
             rows = [*units(expansion.width)[:nv], *rows]
-        else:
-            weights = slope
+        return [list(column) for column in zip(*rows, strict=True)], slope, bend
+
+    def _costs(self, here: Values, slope: list[Scalar]) -> tuple[list[Scalar], Rows]:
+        """Gradient and Hessian of the running cost; the Hessian with that of the step, if it counts."""
+        slopes, hessian = self.expansion.quadratic(here)
         if self.second_order:
-            more = expansion.bent(here, weights)
+            weights = slope[self.expansion.model.nv :] if self.expansion.straight else slope
+            more = self.expansion.bent(here, weights)
             hessian = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(hessian, more, strict=True)]
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        carried = [[dot(row, column) for row in bend] for column in columns]
-        q = [list(row) for row in hessian]
-        for i, column in enumerate(columns):
-            for j in range(i, expansion.width):
-                q[i][j] = hessian[i][j] + dot(column, carried[j])
-                q[j][i] = q[i][j]
-        return [g + dot(column, slope) for g, column in zip(slopes, columns, strict=True)], q
+        return slopes, hessian
 
 
 def symmetric(upper: Sequence[Scalar], size: int) -> Rows:

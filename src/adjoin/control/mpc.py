@@ -1,0 +1,86 @@
+"""Receding-horizon control: plan, take the first control, and plan again from where that led."""
+
+from collections.abc import Mapping
+
+import torch
+
+from adjoin.control.ilqr import ILQR, Solution
+from adjoin.errors import InputError
+from adjoin.simulation.state import SimulatorState
+
+
+class MPC:
+    """A controller that plans ahead at each call, beginning with the plan of the call before.
+
+    Args:
+        solver: what plans.
+        controls: the first guess, (horizon, nu) or (horizon, ..., nu). Later ones are the plan before without the steps
+            that are past; its last control is held.
+        iterations: of the solver for each plan.
+        first: iterations for the first plan.
+        every: plan at every k-th call only; in between the plan's own feedback acts.
+
+    Attributes:
+        plan: the last one, a `Solution`; None before the first.
+
+    Example:
+        mpc = MPC(ILQR(sim, cost, terminal), torch.zeros(50, sim.model.nu))
+        for _ in range(1000):
+            state = sim.step(state, mpc(state))
+    """
+
+    def __init__(self, solver: ILQR, controls: torch.Tensor, *, iterations: int = 3, first: int = 100, every: int = 1):
+        for name, value, least in (("iterations", iterations, 1), ("first", first, 1), ("every", every, 1)):
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"MPC: {name} must be a whole number of at least {least}, got {value!r}")
+        if every > len(controls):
+            raise InputError(f"MPC: every={every} is longer than the horizon of {len(controls)} steps")
+        self.solver, self.iterations, self.first, self.every = solver, iterations, first, every
+        self._guess = controls
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the plan."""
+        self.plan: Solution | None = None
+        self._since = 0
+
+    def __call__(
+        self,
+        state: SimulatorState,
+        params: Mapping[str, torch.Tensor] | None = None,
+        *,
+        constants: Mapping[str, torch.Tensor] | None = None,
+        individual: Mapping[str, torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """The control for a state, (..., nu).
+
+        Args:
+            state: where the robot is.
+            params: see `ILQR.solve`, like all that follows.
+            constants: see `ILQR.solve`.
+            individual: see `ILQR.solve`; they may change from call to call.
+        """
+        if self.plan is None or self._since >= self.every:
+            iterations = self.first if self.plan is None else self.iterations
+            self.plan = self.solver.solve(
+                state, self._ahead(state), params, constants=constants, individual=individual, iterations=iterations
+            )
+            self._since = 0
+        plan, step = self.plan, self._since
+        self._since += 1
+        if step == 0:
+            return plan.controls[0]
+        turned = self.solver.sim.model.difference(plan.q[step], state.q)
+        away = torch.cat([turned, state.v - plan.v[step]], -1)
+        control = plan.controls[step] + (plan.gain[step] @ away.unsqueeze(-1)).squeeze(-1)
+        lower, upper = (control.new_tensor(side) for side in zip(*self.solver.bounds, strict=True))
+        return control.clamp(lower, upper)
+
+    def _ahead(self, state: SimulatorState) -> torch.Tensor:
+        """The guess for the next plan: the last one without the steps that are past, and its last control again."""
+        if self.plan is None:
+            steps, *batch, nu = self._guess.shape
+            guess = self._guess.reshape(steps, *[1] * (state.status.dim() - len(batch)), *batch, nu)
+            return guess.expand(steps, *state.status.shape, nu)
+        controls = self.plan.controls
+        return torch.cat([controls[self._since :], controls[-1:].expand(self._since, *controls.shape[1:])])
