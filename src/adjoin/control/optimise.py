@@ -220,7 +220,7 @@ class GaussNewton:
 
     damping: float = 1e-3
     trials: int = 6
-    patience: int = 2
+    patience: int = 4
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
