@@ -159,3 +159,11 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", none)
     with pytest.raises(InputError, match="pip install cma"):
         optimise(cart(decision=Controls()), CMAES(), iterations=1)
+
+
+def test_mppi_at_a_high_temperature_goes_to_the_mean_of_its_samples():
+    method = MPPI(sigma=0.3, samples=4096, temperature=1e9)
+    rows = optimise(bowl([2.0, -1.0]), method, starts=2, iterations=1).state["rows"]
+    begun = optimise(bowl([2.0, -1.0]), method, starts=2, iterations=0).numbers
+    torch.testing.assert_close(rows["z"], begun, rtol=0.0, atol=5.0 * 0.3 / 4096**0.5)
+    assert (rows["best"] - begun).norm(dim=-1).gt(0.5).all()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.control.optimise import FAILURES, Problem, Rows
+from adjoin.control.method import FAILURES, Problem, Rows
 from adjoin.errors import InputError
 
 
