@@ -116,11 +116,13 @@ def times(
 ) -> Iterator[dict[str, Any]]:
     """Seconds to an accuracy; where CMA-ES does not reach it, all that it ran for, which is too little."""
     bar = {"at_least": 20} if bars else {}
-    ours = [seconds(history, accuracy) for history in found]
+    ours = [until(history, history.seconds, accuracy) for history in found]
     yield figure(f"{name}: seconds to {accuracy:g} m, median", median(ours), "s", note=spread(ours))
+    counts = [median(until(x, x.rollouts, accuracy) for x in histories) for histories in (found, sampled)]
+    yield figure(f"{name}: rollouts to {accuracy:g} m, median", counts[0], "", peer=("CMA-ES", counts[1]))
     missed = sum(reached(history, accuracy) == float("inf") for history in sampled)
     note = f"; {missed} of {len(sampled)} did not get there: a lower bound" if missed else ""
-    ratios = [seconds(b, accuracy) / a for a, b in zip(ours, sampled, strict=True)]
+    ratios = [until(b, b.seconds, accuracy) / a for a, b in zip(ours, sampled, strict=True)]
     yield figure(f"{name}: CMA-ES, batched, to {accuracy:g} m", median(ratios), "x", **bar, note=spread(ratios) + note)
     alone = experiment.run(replace(experiment.sampling, batched=False), 0, SINGLY)
     each = float(alone.seconds[-1]) / SINGLY
@@ -150,9 +152,9 @@ def reached(history: History, accuracy: float) -> float:
     return int(there[0]) if len(there) else float("inf")
 
 
-def seconds(history: History, accuracy: float) -> float:
-    """Until the distance is small enough, or all."""
-    return float(history.seconds[int(min(reached(history, accuracy), len(history.seconds) - 1))])
+def until(history: History, counted: torch.Tensor, accuracy: float) -> float:
+    """Seconds or rollouts until the distance is small enough, or all."""
+    return float(counted[int(min(reached(history, accuracy), len(counted) - 1))])
 
 
 def spread(values: list[float]) -> str:

@@ -74,7 +74,7 @@ def test_the_golf_ball_bounces_with_half_of_its_speed(golf):
     v[:, 4] = -4.0
     path = golf.sim.rollout(golf.sim.state(q, v), torch.zeros(40, 2, dtype=q.dtype))
     bounce = path.v[:, :, 4].max(0).values / -path.v[:, :, 4].min(0).values
-    assert torch.allclose(bounce, torch.tensor(0.5, dtype=q.dtype), atol=0.03)
+    assert torch.allclose(bounce, torch.tensor(0.5, dtype=q.dtype), atol=0.02)
 
 
 def test_the_golf_ball_gets_to_the_target(golf):
