@@ -68,8 +68,14 @@ def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -
     model = ours.sim.model
     q = torch.tensor(START, dtype=dtype).expand(len(goals), -1)
     holding = adjoin.gravity_forces(model, q).expand(STEPS, -1, -1)
-    state, individual = ours.sim.state(q), {"target": goals.to(dtype)}
-    return ours.solve(state, holding, individual=individual, iterations=ITERATIONS, tolerance=TOLERANCE)
+    return ours.solve(
+        ours.sim.state(q),
+        holding,
+        individual={"target": goals.to(dtype)},
+        iterations=ITERATIONS,
+        tolerance=TOLERANCE,
+        feedback=False,
+    )
 
 
 def crocoddyl(model: adjoin.Model, goals: torch.Tensor) -> dict[str, Any]:

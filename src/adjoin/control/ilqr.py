@@ -39,11 +39,14 @@ LEAST, MOST, FASTER = 1e-6, 1e8, 10.0
 SMALLEST = 1e-4
 """Regularisation up to which a problem can be done."""
 
-LEAVING = 0.25
+LEAVING = 0.1
 """The part of the batch that must be done before it leaves."""
 
 AT_ONCE = 64
 """Problems that a thread of a CPU works on together."""
+
+PROBLEMS = ("cost", "converged", "iterations")
+"""Results that a problem has once, not for each step."""
 
 ENDS = ("last_q", "last_v", "cost")
 """What a path has once, not for each step."""
@@ -59,7 +62,8 @@ class Solution(NamedTuple):
         q: (steps + 1, ..., nq).
         v: (steps + 1, ..., nv).
         cost: (...).
-        gain: K, (steps, ..., nu, 2 nv): near this motion, control + K (dq, dv) is the best feedback.
+        gain: K, (steps, ..., nu, 2 nv): near this motion, control + K (dq, dv) is the best feedback; (0, ...) if it was
+            not to be kept.
         converged: whether no more than the tolerance is left to gain, (...).
         iterations: how many there were, (...).
         history: the costs at first and after each iteration, (iterations + 1, ...).
@@ -122,6 +126,7 @@ class ILQR:
         individual: Mapping[str, torch.Tensor] | None = None,
         iterations: int = 100,
         tolerance: float | None = None,
+        feedback: bool = True,
         progress: Callable[[int, torch.Tensor], Any] | None = None,
     ) -> Solution:
         """Improve controls until nothing more is to be gained.
@@ -135,6 +140,7 @@ class ILQR:
             iterations: at most.
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
+            feedback: whether the gains are kept, which takes memory and some time.
             progress: called before each iteration with its number and the costs of the problems that go on.
         """
         batch = tuple(state.status.shape)
@@ -152,16 +158,17 @@ class ILQR:
         if tolerance is None:
             tolerance = 1e-9 if controls.dtype == torch.float64 else 1e-5
         with torch.no_grad():
-            found = [
-                _Search(
-                    passes,
-                    {name: x[rows] for name, x in begin.items()},
-                    guess[:, rows],
-                    {name: x[rows] if name in passes.individual(flat) else x for name, x in flat.items()},
-                ).run(iterations, tolerance, progress)
-                for rows in _pieces(count, guess)
-            ]
-        return Solution(*[_joined([each[name] for each in found], name, batch) for name in Solution._fields])
+            results = passes.room(begin, guess, feedback)
+            histories = []
+            for rows in _pieces(count, guess):
+                own = {name: x[rows] if name in passes.individual(flat) else x for name, x in flat.items()}
+                search = _Search(passes, {name: x[rows] for name, x in begin.items()}, guess[:, rows], own)
+                search.results = {name: x[rows] if name in PROBLEMS else x[:, rows] for name, x in results.items()}
+                histories.append(search.run(iterations, tolerance, progress))
+        longest = max(map(len, histories))
+        padded = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in histories]
+        results["history"] = torch.cat(padded, 1)
+        return Solution(**{name: _unflattened(x, name, batch) for name, x in results.items()})
 
     def _passes(self, shapes: Mapping[str, Any]) -> "_Passes":
         key = tuple(shapes.items())
@@ -210,6 +217,21 @@ class _Passes:
         forward.__name__ = f"forward({expansion.model.name})"
         streams = {name: PerStep(shape) for name, shape in self.streams.items()}
         self._function = Function(forward, {**states, **streams, "part": (), **expansion.fixed})
+        self._outputs = [slot.name for slot in self._function.kernel.program.outputs]
+
+    def room(self, begin: Values, guess: torch.Tensor, feedback: bool) -> dict[str, torch.Tensor]:
+        """For the results of a search: all that `Solution` has but the history."""
+        steps, count, nu = guess.shape
+        q, v, cost = begin["q"], begin["v"], begin["status"]
+        return {
+            "controls": torch.empty_like(guess),
+            "q": q.new_empty(steps + 1, *q.shape),
+            "v": v.new_empty(steps + 1, *v.shape),
+            "cost": torch.empty_like(cost),
+            "gain": guess.new_empty(steps if feedback else 0, count, nu, self.expansion.size),
+            "converged": torch.zeros_like(cost, dtype=torch.bool),
+            "iterations": torch.zeros_like(cost, dtype=torch.int64),
+        }
 
     def individual(self, fixed: Mapping[str, torch.Tensor]) -> list[str]:
         """Which of these tensors are one per problem."""
@@ -246,7 +268,9 @@ class _Passes:
         near = {"near_q": path["q"], "near_v": path["v"], "control": path["control"]}
         near |= {"feed": gains.feed, "gain": gains.gain}
         streams = [near[name] for name in self.streams]
-        return self._function(*[begin[name] for name in self.start], *streams, part, *[fixed[n] for n in self.named])
+        tensors = [*[begin[name] for name in self.start], *streams, part, *[fixed[name] for name in self.named]]
+        results = self._function.kernel(tensors, (len(gains.feed),))
+        return dict(zip(self._outputs, results, strict=True))
 
 
 class _Search:
@@ -264,21 +288,14 @@ class _Search:
         self.mu, self.gain = torch.zeros_like(ones), gain
         self.index = torch.arange(count, device=guess.device)
         self.done = torch.zeros(count, dtype=torch.bool, device=guess.device)
-        self.results = {
-            "controls": guess.clone(),
-            "q": begin["q"].new_zeros(steps + 1, *begin["q"].shape),
-            "v": begin["v"].new_zeros(steps + 1, *begin["v"].shape),
-            "cost": self.path["cost"].clone(),
-            "gain": torch.empty_like(gain),
-            "converged": self.done.clone(),
-            "iterations": torch.zeros_like(self.index),
-        }
+        self.results: dict[str, torch.Tensor] = {}
 
     def run(
         self, iterations: int, tolerance: float, progress: Callable[[int, torch.Tensor], Any] | None
-    ) -> dict[str, torch.Tensor]:
-        """See `ILQR.solve`."""
+    ) -> torch.Tensor:
+        """See `ILQR.solve`; writes into `results` and gives the history of the costs."""
         results, history = self.results, [self.path["cost"]]
+        results["cost"].copy_(self.path["cost"])
         for iteration in range(iterations):
             if int(self.done.sum()) >= LEAVING * len(self.done):
                 self._go_on((~self.done).nonzero().squeeze(-1))
@@ -301,7 +318,7 @@ class _Search:
             results["cost"][self.index[going]] = self.path["cost"][going]
             history.append(results["cost"].clone())
         self._keep((~self.done).nonzero().squeeze(-1))
-        return {**results, "history": torch.stack(history)}
+        return torch.stack(history)
 
     def _keep(self, rows: torch.Tensor) -> None:
         """Write down where some problems have got to."""
@@ -310,7 +327,8 @@ class _Search:
             self.results[name][:-1, places] = path[name][:, rows]
             self.results[name][-1, places] = path[f"last_{name}"][rows]
         self.results["controls"][:, places] = path["control"][:, rows]
-        self.results["gain"][:, places] = self.gain[:, rows]
+        if len(self.results["gain"]):
+            self.results["gain"][:, places] = self.gain[:, rows]
         self.results["cost"][places] = path["cost"][rows]
 
     def _go_on(self, rows: torch.Tensor) -> None:
@@ -398,11 +416,7 @@ def _pieces(count: int, guess: torch.Tensor) -> list[slice]:
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
-def _joined(parts: list[torch.Tensor], name: str, batch: tuple[int, ...]) -> torch.Tensor:
-    """The results of all pieces, in the shape of the batch."""
-    first = 0 if name in ("cost", "converged", "iterations") else 1
-    if name == "history":
-        longest = max(map(len, parts))
-        parts = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in parts]
-    x = torch.cat(parts, first)
+def _unflattened(x: torch.Tensor, name: str, batch: tuple[int, ...]) -> torch.Tensor:
+    """A result in the shape of the batch."""
+    first = 0 if name in PROBLEMS else 1
     return x.reshape((*x.shape[:first], *batch, *x.shape[first + 1 :]))

@@ -63,7 +63,13 @@ class MPC:
         if self.plan is None or self._since >= self.every:
             iterations = self.first if self.plan is None else self.iterations
             self.plan = self.solver.solve(
-                state, self._ahead(state), params, constants=constants, individual=individual, iterations=iterations
+                state,
+                self._ahead(state),
+                params,
+                constants=constants,
+                individual=individual,
+                iterations=iterations,
+                feedback=self.every > 1,
             )
             self._since = 0
         plan, step = self.plan, self._since

@@ -157,7 +157,7 @@ class Fused:
     def __call__(self, path: Mapping[str, torch.Tensor], mu: torch.Tensor, fixed: Mapping[str, torch.Tensor]) -> Gains:
         """The gains along a path: states and controls (steps, batch, ...) and "last_q" and "last_v" (batch, ...)."""
         tensors = [path[name] for name in (*self._streams, "last_q", "last_v")]
-        return Gains(**self._function(*tensors, mu, *[fixed[name] for name in self._fixed]))
+        return Gains(*self._function.kernel([*tensors, mu, *[fixed[n] for n in self._fixed]], (len(path["q"]),)))
 
     def _backward(self, values: Values) -> dict[str, Any]:
         expansion, mu = self.expansion, values["mu"]
