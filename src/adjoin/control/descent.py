@@ -33,7 +33,7 @@ class Adam:
     betas: tuple[float, float] = (0.9, 0.999)
     decay: float = 1.0
     clip: float | None = None
-    patience: int = 20
+    patience: int = 50
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
@@ -68,7 +68,7 @@ class SGD:
     momentum: float = 0.0
     decay: float = 1.0
     clip: float | None = None
-    patience: int = 20
+    patience: int = 50
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
@@ -139,7 +139,8 @@ class GaussNewton:
     """Gauss-Newton for objectives of `residuals` alone; tries several dampings at once.
 
     Attributes:
-        damping: to begin with, relative to the diagonal of JᵀJ, or of JJᵀ where residuals are fewer than numbers.
+        damping: to begin with, relative to the greatest on the diagonal of JᵀJ, or of JJᵀ if residuals are fewer than
+            numbers. It is the same for all numbers: their spread is their unit.
         trials: dampings that an iteration tries, each ten times the one before.
         patience: iterations that may gain less than the tolerance before a start stops.
     """
@@ -215,15 +216,14 @@ def _least(losses: torch.Tensor, tried: torch.Tensor, loss: torch.Tensor) -> tup
 def _by_numbers(slopes: torch.Tensor, rest: torch.Tensor, free: torch.Tensor, dampings: torch.Tensor) -> torch.Tensor:
     """Damped steps (starts, trials, size) from (JᵀJ + damping) step = Jᵀ r."""
     normal = slopes.mT @ slopes
-    diagonal = normal.diagonal(dim1=-2, dim2=-1)
-    floor = diagonal.clamp(min=1e-8 * diagonal.amax(-1, keepdim=True) + torch.finfo(rest.dtype).tiny)
-    damped = normal[:, None] + (dampings[..., None] * floor[:, None] + (1.0 - free)[:, None]).diag_embed()
+    size = normal.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None] + torch.finfo(rest.dtype).tiny
+    damped = normal[:, None] + (dampings[..., None] * size + (1.0 - free)[:, None]).diag_embed()
     pull = (slopes.mT @ rest[..., None])[:, None].expand(-1, dampings.shape[1], -1, -1)
     return torch.linalg.solve_ex(damped, pull)[0].squeeze(-1)
 
 
 def _by_residuals(slopes: torch.Tensor, rest: torch.Tensor, free: torch.Tensor, dampings: torch.Tensor) -> torch.Tensor:
-    """The same for fewer residuals than numbers, with one damping for all numbers: step = Jᵀ (JJᵀ + damping)⁻¹ r."""
+    """The same for fewer residuals than numbers: step = Jᵀ (JJᵀ + damping)⁻¹ r."""
     normal = slopes @ slopes.mT
     size = normal.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None] + torch.finfo(rest.dtype).tiny
     damped = normal[:, None] + (dampings[..., None] * size).expand(-1, -1, rest.shape[1]).diag_embed()

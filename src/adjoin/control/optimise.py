@@ -130,7 +130,8 @@ def optimise(
             raise
     met = run["least"] <= target
     why = torch.where(met, _TARGET, run["stopped"]).tolist()
-    history = History(torch.stack(run["losses"]), torch.tensor(run["seconds"]), torch.tensor(run["rollouts"]))
+    seconds, rollouts = torch.tensor(run["seconds"], dtype=torch.float64), torch.tensor(run["rollouts"])
+    history = History(torch.stack(run["losses"]), seconds, rollouts)
     return Found(problem.numbers(run["best"]), run["least"], [REASONS[k] for k in why], history, run)
 
 
