@@ -206,6 +206,22 @@ def test_contact_is_planned_with() -> None:
     assert found.v[-1].abs().max() < 0.1
 
 
+@pytest.mark.parametrize("kind", [Fused, Wide])
+def test_a_motion_is_followed(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind is Wide:
+        monkeypatch.setattr("adjoin.control.ilqr.SMALL", 0)
+    sim = arm()
+    solver = ILQR(sim, lambda q, v, control, motion: np.concatenate([10.0 * (q - motion), 1e-3 * control]))
+    time = 0.02 * torch.arange(60, dtype=torch.float64)
+    motion = torch.stack([0.3 * (1.0 - torch.cos(3.0 * time)), 0.2 * (1.0 - torch.cos(5.0 * time))], -1)
+    guess = torch.zeros(60, 1, 2, dtype=torch.float64)
+    found = solver.solve(sim.state(batch=1, dtype=torch.float64), guess, streams={"motion": motion[:, None]})
+    assert isinstance(next(iter(solver._made.values())).backward, kind)
+    assert (found.q[:-1, 0] - motion).abs().max() < 0.01
+    with pytest.raises(InputError, match=r"must be \(60, 1, \.\.\.\)"):
+        solver.solve(sim.state(batch=1, dtype=torch.float64), guess, streams={"motion": motion[:50, None]})
+
+
 def test_batch_shapes_and_history() -> None:
     solver = ILQR(arm(), still, ended, limits=(-2.0, 2.0))
     flat = reach(solver, batch=6)

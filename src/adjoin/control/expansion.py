@@ -52,6 +52,7 @@ class Expansion:
         cost: running cost, see `ILQR`.
         terminal: terminal cost, see `ILQR`.
         fixed: parameters and named tensors, name of the slot -> shape.
+        timed: named tensors of each step, likewise.
 
     Attributes:
         size: of dx, 2 nv.
@@ -62,7 +63,12 @@ class Expansion:
     """
 
     def __init__(
-        self, sim: Simulator, cost: Callable[..., Any] | None, terminal: Callable[..., Any] | None, fixed: Shapes
+        self,
+        sim: Simulator,
+        cost: Callable[..., Any] | None,
+        terminal: Callable[..., Any] | None,
+        fixed: Shapes,
+        timed: Shapes | None = None,
     ):
         model = sim.model
         self.sim, self.model, self.cost, self.terminal, self.fixed = sim, model, cost, terminal, dict(fixed)
@@ -70,7 +76,8 @@ class Expansion:
         kinds = {joint.kind for joint in model.joints}
         self.straight = kinds <= set(STRAIGHT) and isinstance(sim.physics.integrator, SemiImplicit)
         self.states = {name: shape for name, shape in sim._carried().items() if name != "status"}
-        self.here = {**self.states, "control": (model.nu,), **self.fixed}
+        self.timed = dict(timed or {})
+        self.here = {**self.states, "control": (model.nu,), **self.timed, **self.fixed}
         # Controls are kept within their limits here, so that steps need not; at a limit they would have no derivative.
         self.unlimited = copy.copy(sim)
         actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
@@ -79,7 +86,7 @@ class Expansion:
         self._step, _ = trace("step", self._stepped, [*slots, Slot("change", (self.width,))])
         slots = [slot for slot in slots if slot.name != "impulses"]
         self._running = self._traced("cost", cost, slots)
-        ends = [slot for slot in slots if slot.name != "control"]
+        ends = [slot for slot in slots if slot.name in ("q", "v", *self.fixed)]
         self._last = self._traced("terminal", terminal, ends)
 
     def _traced(self, name: str, function: Callable[..., Any] | None, slots: Sequence[Slot]) -> Program | None:
@@ -120,7 +127,7 @@ class Expansion:
         """A cost, or residuals."""
         given = [values[name] for name in ("q", "v", "control")[: 3 if controlled else 2]]
         takes = accepted(function, len(given))
-        named = {**part(values, "constants"), **part(values, "individual")}
+        named = {**part(values, "constants"), **part(values, "individual"), **part(values, "streams")}
         found = np.array(function(*given, **{name: x for name, x in named.items() if takes(name)}), dtype=object)
         if found.ndim > 1:
             raise InputError(f"ILQR: a cost gives one number or a row of residuals, not the shape {found.shape}")
@@ -161,7 +168,7 @@ class Expansion:
 
     def jacobians(self, path: Mapping[str, torch.Tensor], fixed: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Of all steps of a path, to dx and du, (steps, batch, 2 nv, 2 nv + nu), in one launch."""
-        values = {**{name: path[name] for name in self.states}, "control": path["control"], **fixed}
+        values = {**path, **fixed}
         inputs = [values[slot.name] for slot in self._step.inputs[:-1]]
         ranks = [len(slot.shape) for slot in self._step.inputs]
         wide = [x.unsqueeze(-rank - 1) if x.dim() > rank else x for x, rank in zip(inputs, ranks, strict=False)]

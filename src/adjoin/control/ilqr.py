@@ -124,6 +124,7 @@ class ILQR:
         *,
         constants: Mapping[str, torch.Tensor] | None = None,
         individual: Mapping[str, torch.Tensor] | None = None,
+        streams: Mapping[str, torch.Tensor] | None = None,
         iterations: int = 100,
         tolerance: float | None = None,
         feedback: bool = True,
@@ -137,6 +138,8 @@ class ILQR:
             params: parameters to take the place of the model's, one for the batch or one per problem.
             constants: tensors that costs and the simulator's residual take by name, the same for all problems.
             individual: tensors that they take by name, one per problem, (..., *shape): targets, for example.
+            streams: tensors that the running cost takes by name, one a step, (steps, ..., *shape): a motion to follow,
+                for example.
             iterations: at most.
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
@@ -152,7 +155,10 @@ class ILQR:
         count = math.prod(batch)
         begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in state._asdict().items()}
         flat = {name: _flattened(given, batch) for name, given in fixed.items()}
-        passes = self._passes({name: given.shape for name, given in fixed.items()})
+        timed = self._timed(controls, batch, streams)
+        shapes = [{name: given.shape for name, given in each.items()} for each in (fixed, timed)]
+        passes = self._passes(*shapes)
+        along = {name: x.detach().reshape(len(x), count, *shape).contiguous() for name, (shape, x) in timed.items()}
         lower, upper = (controls.new_tensor(side) for side in zip(*self.bounds, strict=True))
         guess = controls.detach().clamp(lower, upper).reshape(len(controls), count, nu)
         if tolerance is None:
@@ -162,7 +168,8 @@ class ILQR:
             histories = []
             for rows in _pieces(count, guess):
                 own = {name: x[rows] if name in passes.individual(flat) else x for name, x in flat.items()}
-                search = _Search(passes, {name: x[rows] for name, x in begin.items()}, guess[:, rows], own)
+                first = {name: x[rows] for name, x in begin.items()}
+                search = _Search(passes, first, guess[:, rows], own, {name: x[:, rows] for name, x in along.items()})
                 search.results = {name: x[rows] if name in PROBLEMS else x[:, rows] for name, x in results.items()}
                 histories.append(search.run(iterations, tolerance, progress))
         longest = max(map(len, histories))
@@ -170,10 +177,24 @@ class ILQR:
         results["history"] = torch.cat(padded, 1)
         return Solution(**{name: _unflattened(x, name, batch) for name, x in results.items()})
 
-    def _passes(self, shapes: Mapping[str, Any]) -> "_Passes":
-        key = tuple(shapes.items())
+    def _timed(
+        self, controls: torch.Tensor, batch: tuple[int, ...], streams: Mapping[str, torch.Tensor] | None
+    ) -> dict[str, Input]:
+        """Tensors of each step, by slot."""
+        found = {}
+        for name, tensor in (streams or {}).items():
+            if self.cost is None or not accepted(self.cost, 3)(name):
+                raise InputError(f"ILQR: the running cost does not take streams[{name!r}]")
+            if tuple(tensor.shape[: 1 + len(batch)]) != (len(controls), *batch):
+                wanted = ", ".join(map(str, (len(controls), *batch)))
+                raise InputError(f"ILQR: streams[{name!r}] must be ({wanted}, ...), got {tuple(tensor.shape)}")
+            found[slot("streams", name)] = Input(tuple(tensor.shape[1 + len(batch) :]), tensor)
+        return found
+
+    def _passes(self, shapes: Mapping[str, Any], timed: Mapping[str, Any]) -> "_Passes":
+        key = (tuple(shapes.items()), tuple(timed.items()))
         if key not in self._made:
-            expansion = Expansion(self.sim, self.cost, self.terminal, shapes)
+            expansion = Expansion(self.sim, self.cost, self.terminal, shapes, timed)
             self._made[key] = _Passes(expansion, self.bounds, self.second_order)
         return self._made[key]
 
@@ -208,7 +229,7 @@ class _Passes:
         nu, size = expansion.model.nu, expansion.size
         states = expansion.sim._carried()
         self.streams = {**{f"near_{name}": states[name] for name in ("q", "v")}, "control": (nu,), "feed": (nu,)}
-        self.streams["gain"] = (nu, size)
+        self.streams |= {"gain": (nu, size), **expansion.timed}
         self.start, self.named = tuple(states), tuple(expansion.fixed)
 
         def forward(**values: Any) -> Any:
@@ -249,7 +270,7 @@ class _Passes:
             away = np.array([*turned, *(state["v"] - near["near_v"])], dtype=object)
             control = near["control"] + values["part"] * near["feed"] + near["gain"] @ away
             control = np.array(clamped(list(control), self.bounds), dtype=object)
-            here = {**state, **fixed, "control": control}
+            here = {**state, **fixed, "control": control, **{name: near[name] for name in expansion.timed}}
             after, _ = expansion.unlimited._next(here)
             after = {name: np.array(x, dtype=object) if name != "status" else x for name, x in after.items()}
             kept = {name: x for name, x in state.items() if name != "status"}
@@ -266,23 +287,30 @@ class _Passes:
     ) -> dict[str, torch.Tensor]:
         """The path and its cost, with a part of the steps that the gains ask for, (batch,)."""
         near = {"near_q": path["q"], "near_v": path["v"], "control": path["control"]}
-        near |= {"feed": gains.feed, "gain": gains.gain}
+        along = {name: path[name] for name in self.expansion.timed}
+        near |= {"feed": gains.feed, "gain": gains.gain, **along}
         streams = [near[name] for name in self.streams]
         tensors = [*[begin[name] for name in self.start], *streams, part, *[fixed[name] for name in self.named]]
         results = self._function.kernel(tensors, (len(gains.feed),))
-        return dict(zip(self._outputs, results, strict=True))
+        return {**dict(zip(self._outputs, results, strict=True)), **along}
 
 
 class _Search:
     """The iterations: the problems that go on, and the results of all."""
 
     def __init__(
-        self, passes: _Passes, begin: dict[str, torch.Tensor], guess: torch.Tensor, fixed: dict[str, torch.Tensor]
+        self,
+        passes: _Passes,
+        begin: dict[str, torch.Tensor],
+        guess: torch.Tensor,
+        fixed: dict[str, torch.Tensor],
+        along: dict[str, torch.Tensor] | None = None,
     ):
         self.passes, self.begin, self.fixed = passes, begin, fixed
         self.individual = passes.individual(fixed)
         steps, count, nu = guess.shape
         still = {"q": begin["q"].expand(steps, -1, -1), "v": begin["v"].expand(steps, -1, -1), "control": guess}
+        still |= along or {}
         gain, ones = guess.new_zeros(steps, count, nu, passes.expansion.size), guess.new_ones(count)
         self.path = passes.forward(begin, still, Gains(torch.zeros_like(guess), gain, ones, ones, ones), ones, fixed)
         self.mu, self.gain = torch.zeros_like(ones), gain

@@ -51,6 +51,7 @@ class MPC:
         *,
         constants: Mapping[str, torch.Tensor] | None = None,
         individual: Mapping[str, torch.Tensor] | None = None,
+        streams: Mapping[str, torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """The control for a state, (..., nu).
 
@@ -59,6 +60,7 @@ class MPC:
             params: see `ILQR.solve`, like all that follows.
             constants: see `ILQR.solve`.
             individual: see `ILQR.solve`; they may change from call to call.
+            streams: see `ILQR.solve`; of the steps from now on.
         """
         if self.plan is None or self._since >= self.every:
             iterations = self.first if self.plan is None else self.iterations
@@ -68,6 +70,7 @@ class MPC:
                 params,
                 constants=constants,
                 individual=individual,
+                streams=streams,
                 iterations=iterations,
                 feedback=self.every > 1,
             )
