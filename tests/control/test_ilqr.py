@@ -258,6 +258,8 @@ def test_what_is_wrong_is_said() -> None:
         solver.solve(state, torch.zeros(5, 2, dtype=torch.float64))
     with pytest.raises(InputError, match="no function here takes individual"):
         solver.solve(state, torch.zeros(5, 3, 2, dtype=torch.float64), individual={"goal": torch.zeros(3, 2)})
+    with pytest.raises(InputError, match="one dtype and device"):
+        solver.solve(state, torch.zeros(5, 3, 2, dtype=torch.float64), individual={"target": torch.zeros(3, 2)})
     with pytest.raises(InputError, match="running cost, a terminal cost"):
         ILQR(solver.sim)
     with pytest.raises(InputError, match="must not be above"):

@@ -156,6 +156,7 @@ class ILQR:
         begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in state._asdict().items()}
         flat = {name: _flattened(given, batch) for name, given in fixed.items()}
         timed = self._timed(controls, batch, streams)
+        _check_alike({"controls": controls, **{n: x for n, (_, x) in {**fixed, **timed}.items()}}, state.q)
         shapes = [{name: given.shape for name, given in each.items()} for each in (fixed, timed)]
         passes = self._passes(*shapes)
         along = {name: x.detach().reshape(len(x), count, *shape).contiguous() for name, (shape, x) in timed.items()}
@@ -436,6 +437,16 @@ def _flattened(given: Input, batch: Sequence[int]) -> torch.Tensor:
         return tensor
     own = tensor.shape[tensor.dim() - rank :]
     return tensor.expand(*batch, *own).reshape(math.prod(batch), *own)
+
+
+def _check_alike(tensors: Mapping[str, torch.Tensor], like: torch.Tensor) -> None:
+    """Raise at the first tensor of another dtype or device than the states."""
+    for name, tensor in tensors.items():
+        if tensor.dtype != like.dtype or tensor.device != like.device:
+            raise InputError(
+                f"ILQR: all tensors must have one dtype and device; the state is {like.dtype} on {like.device}, "
+                f"{name} {tensor.dtype} on {tensor.device}"
+            )
 
 
 def _pieces(count: int, guess: torch.Tensor) -> list[slice]:
