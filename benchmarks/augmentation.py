@@ -4,9 +4,12 @@
 
 The real pendulum has viscous and dry friction in both joints, and a torque that pulls the joints towards one another.
 The analytical model has neither. The augmented model is the analytical one with a network that adds forces. The pure
-network gives the accelerations themselves, with twice the neurons, and has two tries, of which the one that fits the
-data better counts. Both learn from the same noisy states, through the same windows, by the same optimiser. The error is
-that of q over two seconds from starts that nobody has seen.
+network gives the accelerations themselves; it has twice the neurons and more than twice the iterations. Both learn from
+the same noisy states, through the same windows, by the same optimiser. The error is that of q over two seconds from
+starts that nobody has seen.
+
+The margin over the pure network depends on the noise and on how well that network happens to train: with three times the
+noise (1 mrad, 10 mrad/s) it was 6, 11 and 18 times on the same three seeds, that over the model alone 18 to 40 times.
 """
 
 import time
@@ -24,7 +27,7 @@ from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body
 
 DT, SAMPLED, STEPS, WINDOW = 0.01, 2, 200, 20  # s, steps a sample, steps a trajectory, samples a window
-TRAJECTORIES, NOISE = 12, (1e-3, 1e-2)  # rad, rad/s
+TRAJECTORIES, NOISE = 12, (3e-4, 3e-3)  # rad, rad/s
 NEURONS = 16
 
 
@@ -70,13 +73,13 @@ def recorded(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, generator: t
     return Recording(model, clock, *[x.transpose(0, 1).contiguous() for x in noisy])
 
 
-def learn(recording: Recording, neurons: int, seed: int, iterations: int, progress: bool = False) -> Any:
-    """A network on top of the recording's model, and how the loss fell."""
-    generator = torch.Generator().manual_seed(seed)
-    network = Residual(recording.model, ["force"], (neurons,), like=recording, dtype=torch.float64, generator=generator)
+def learn(recording: Recording, neurons: int, scale: float, seed: int, iterations: int) -> Any:
+    """A network on top of the recording's model that gives forces of some scale, and how the loss fell."""
+    options: Any = {"like": recording, "dtype": torch.float64, "generator": torch.Generator().manual_seed(seed)}
+    network = Residual(recording.model, ["force"], (neurons,), scale=scale, **options)
     sim = simulator(recording.model, network)
     shooting = Shooting(sim, network, recording, WINDOW, noise=NOISE, free=True)
-    history = shooting.solve(iterations, tolerance=1e-5, progress=progress)
+    history = shooting.solve(iterations, tolerance=1e-5)
     return sim, network, history
 
 
@@ -96,11 +99,10 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         q, v = motions(4 if quick else TRAJECTORIES, generator)
         test = motions(24, generator)
         start = time.perf_counter()
-        augmented, network, history = learn(recorded(analytical(), q, v, generator), NEURONS, seed, iterations)
+        augmented, network, history = learn(recorded(analytical(), q, v, generator), NEURONS, 1.0, seed, iterations)
         seconds = time.perf_counter() - start
         data = recorded(blank(), q, v, generator)
-        tries = [learn(data, 2 * NEURONS, seed + k, iterations) for k in ([0] if quick else [0, 100])]
-        pure, alone, other = min(tries, key=lambda found: found[2][-1])
+        pure, alone, other = learn(data, 2 * NEURONS, 10.0, seed, 5 * iterations // 2)
         rows.append(
             {
                 "seed": seed,
