@@ -8,8 +8,8 @@ network gives the accelerations themselves; it has twice the neurons and more th
 the same noisy states, through the same windows, by the same optimiser. The error is that of q over two seconds from
 starts that nobody has seen.
 
-The margin over the pure network depends on the noise and on how well that network happens to train: with three times the
-noise (1 mrad, 10 mrad/s) it was 6, 11 and 18 times on the same three seeds, that over the model alone 18 to 40 times.
+The margin over the pure network depends on the noise and on how well that network happens to train: with three times
+the noise (1 mrad, 10 mrad/s) it was 6, 11 and 18 times on these three seeds, that over the model alone 18 to 40 times.
 """
 
 import time
