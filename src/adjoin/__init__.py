@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adjoin import learn, robots
+    from adjoin import control, learn, robots
     from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
     from adjoin.contact.compliant import Compliant
     from adjoin.contact.coupling import JointCoupling
@@ -81,6 +81,7 @@ __all__ = [
     "checkpointed_rollout",
     "compute",
     "constrained_dynamics",
+    "control",
     "coriolis_matrix",
     "crba",
     "forest",
@@ -143,6 +144,7 @@ _HOMES = {
     "checkpointed_rollout": "adjoin.simulation.twin",
     "compute": "adjoin.dynamics.call",
     "constrained_dynamics": "adjoin.dynamics.constraint",
+    "control": "adjoin.control",
     "coriolis_matrix": "adjoin.dynamics.coriolis",
     "crba": "adjoin.dynamics.crba",
     "forest": "adjoin.model.compose",
@@ -179,7 +181,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    value = module if name in ("learn", "robots") else getattr(module, name)
+    value = module if name in ("control", "learn", "robots") else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,1 +1,34 @@
-"""Optimal control: objectives over rollouts, optimisers of them, trajectories and feedback."""
+"""Optimal control: objectives over rollouts, optimisers of them, trajectories and feedback. See docs/control.md."""
+
+from adjoin.control.decision import Controls, Learned, Numbers, Spline
+from adjoin.control.descent import LBFGS, SGD, Adam, GaussNewton
+from adjoin.control.ilqr import ILQR, Solution
+from adjoin.control.lqr import Regulator, lqr
+from adjoin.control.mpc import MPC
+from adjoin.control.objective import Objective
+from adjoin.control.optimise import Found, History, optimise
+from adjoin.control.plot import plot_losses
+from adjoin.control.sampling import CMAES, MPPI
+
+__all__ = [
+    "CMAES",
+    "ILQR",
+    "LBFGS",
+    "MPC",
+    "MPPI",
+    "SGD",
+    "Adam",
+    "Controls",
+    "Found",
+    "GaussNewton",
+    "History",
+    "Learned",
+    "Numbers",
+    "Objective",
+    "Regulator",
+    "Solution",
+    "Spline",
+    "lqr",
+    "optimise",
+    "plot_losses",
+]
