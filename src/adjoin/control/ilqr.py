@@ -39,7 +39,7 @@ LEAST, MOST, FASTER = 1e-6, 1e8, 10.0
 SMALLEST = 1e-4
 """Regularisation up to which a problem can be done."""
 
-LEAVING = 0.1
+LEAVING = 0.25
 """The part of the batch that must be done before it leaves."""
 
 AT_ONCE = 64
