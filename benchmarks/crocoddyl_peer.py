@@ -78,7 +78,7 @@ def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -
     )
 
 
-def crocoddyl(model: adjoin.Model, goals: torch.Tensor) -> dict[str, Any]:
+def crocoddyl(model: adjoin.Model, goals: torch.Tensor, repetitions: int) -> dict[str, Any]:
     """What Crocoddyl finds."""
     if "CROCODDYL" not in os.environ:
         raise SystemExit(f"set CROCODDYL to a Python that has it.{(__doc__ or '').partition('given as CROCODDYL;')[2]}")
@@ -96,6 +96,7 @@ def crocoddyl(model: adjoin.Model, goals: torch.Tensor) -> dict[str, Any]:
         "steps": STEPS,
         "tolerance": TOLERANCE,
         "iterations": ITERATIONS,
+        "repetitions": repetitions,
     }
     ran = subprocess.run(
         [os.environ["CROCODDYL"], str(Path(__file__).with_name("crocoddyl_solve.py"))],
@@ -115,12 +116,13 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
     ours, goals = solver(model), targets(model, count)
     solve(ours, goals)  # compiles
     seconds = []
-    for _ in range(2 if quick else 7):
+    repetitions = 2 if quick else 5
+    for _ in range(repetitions):
         begun = time.thread_time()
         found = solve(ours, goals)
         seconds.append(time.thread_time() - begun)
     some = 16 if quick else count
-    peer = crocoddyl(model, goals[:some])
+    peer = crocoddyl(model, goals[:some], repetitions)
     name, best = min(((n, peer[n]) for n in ("SolverFDDP", "SolverDDP")), key=lambda pair: sum(pair[1]["seconds"]))
     label = f"{peer['version']}, {name}"
     costs = torch.tensor(best["cost"], dtype=torch.float64)
