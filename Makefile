@@ -21,7 +21,7 @@ format: .venv/.installed
 	$(BIN)/ruff format .
 
 bench: .venv/.installed
-	for name in compiler dynamics simulation; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in compiler dynamics simulation identification motion_control; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -5,12 +5,14 @@
 throw     an arm with gripper throws a ball to a target; gradients beside CMA-ES, over ten seeds
 golf      an arm of two links hits a ball to a target; the same
 racecar   the friction with which a car gets to a target; the same
-ilqr      reaching with an arm of seven joints, 256 problems at once, beside Crocoddyl
+ilqr      reaching with an arm of seven joints, 256 problems at once, beside Crocoddyl; left out unless the variable
+          CROCODDYL names a Python that has it
 
 A section is a function `section(quick: bool)` that yields figures as those of `identification.py` do.
 """
 
 import importlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,9 +35,8 @@ def figures(name: str, quick: bool) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument(
-        "--sections", type=lambda text: text.split(","), default=list(SECTIONS), help="some of these, by comma"
-    )
+    known = [name for name in SECTIONS if name != "ilqr" or "CROCODDYL" in os.environ]
+    options.add_argument("--sections", type=lambda text: text.split(","), default=known, help="some of these, by comma")
     arguments = options.parse_args()
     unknown = [name for name in arguments.sections if name not in SECTIONS]
     if unknown:

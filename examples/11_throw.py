@@ -8,9 +8,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from adjoin.control.optimise import LBFGS, optimise
-from adjoin.control.plot import plot_losses
-from adjoin.control.sampling import CMAES
+from adjoin.control import CMAES, LBFGS, optimise, plot_losses
 from adjoin.control.scenes import RELEASE, THROW_TARGET, throw
 
 

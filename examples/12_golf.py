@@ -11,9 +11,7 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.control.optimise import LBFGS, optimise
-from adjoin.control.plot import plot_losses
-from adjoin.control.sampling import CMAES
+from adjoin.control import CMAES, LBFGS, optimise, plot_losses
 from adjoin.control.scenes import GOLF_TARGET, golf
 
 STARTS = 5

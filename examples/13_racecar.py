@@ -10,9 +10,7 @@ from pathlib import Path
 
 import torch
 
-from adjoin.control.optimise import GaussNewton, optimise
-from adjoin.control.plot import plot_losses
-from adjoin.control.sampling import CMAES
+from adjoin.control import CMAES, GaussNewton, optimise, plot_losses
 from adjoin.control.scenes import CAR_TARGET, racecar
 
 

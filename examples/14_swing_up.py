@@ -14,9 +14,7 @@ import torch
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control.decision import Spline
-from adjoin.control.objective import Objective
-from adjoin.control.optimise import LBFGS, Found, optimise
+from adjoin.control import LBFGS, Found, Objective, Spline, optimise
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Actuator, Body
 

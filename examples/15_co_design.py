@@ -15,9 +15,7 @@ import torch
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control.decision import Numbers, Spline
-from adjoin.control.objective import Objective
-from adjoin.control.optimise import LBFGS, Found, optimise
+from adjoin.control import LBFGS, Found, Numbers, Objective, Spline, optimise
 
 DT, STEPS, RADIUS = 0.01, 100, 0.02
 DENSITY, LOAD = 1.5, 1.0  # kg/m of a rod; kg at the tip

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import adjoin
-from adjoin.control.ilqr import ILQR, Solution
+from adjoin.control import ILQR, Solution
 
 DT, STEPS, HALF = 0.02, 75, 0.1  # s, steps, m: half a side of the box
 START, BOX = (-0.798, 1.955), (0.55, 0.25, 0.0)  # rad; m, m, rad

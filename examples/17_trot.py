@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 import adjoin
-from adjoin.control.ilqr import ILQR
-from adjoin.control.mpc import MPC
+from adjoin.control import ILQR, MPC
 
 DT, HORIZON, RATE = 0.02, 20, 2.0  # s, steps, trots a second
 GO, SPEED = 0.8, 0.5  # s: when it begins to trot; m/s

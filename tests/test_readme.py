@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-PAGES = ["README.md", *[f"docs/{name}.md" for name in ("compiler", "dynamics", "simulation", "learning")]]
+PAGES = ["README.md", *[f"docs/{name}.md" for name in ("compiler", "dynamics", "simulation", "learning", "control")]]
 
 
 @pytest.mark.parametrize("page", PAGES)
