@@ -167,6 +167,14 @@ def test_only_anticipation_passes_gradients_to_a_contact_that_is_not_made():
     assert -1000.0 < slopes[2] < slopes[3] < 0.0
 
 
+@pytest.mark.parametrize("adjoint", [Unrolled(), Implicit()])
+def test_a_contact_that_is_not_made_does_not_rub_even_at_rest(adjoint):
+    sim = simulator(adjoin.robots.load("ball"), 1e-3, adjoint=adjoint)
+    start = tensor(0.0, 0.0, 0.1 + 0.004, *UPRIGHT)
+    jacobian = torch.autograd.functional.jacobian(lambda v: sim.step(sim.state(start, v)).v, tensor(*[0.0] * 6))
+    torch.testing.assert_close(jacobian, torch.eye(6, dtype=torch.float64), rtol=0.0, atol=1e-4)
+
+
 def test_step_of_a_joint_with_stops_friction_damping_and_spring():
     sim = simulator(hinge(lower=-0.5, upper=0.5, friction=(0.1,), damping=(0.2,), stiffness=(1.0,)), 1e-2)
 

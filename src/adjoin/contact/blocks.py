@@ -245,8 +245,8 @@ def gains(block: Block, own: Sequence[Sequence[Scalar]]) -> list[Scalar]:
 
 
 def clamp(x: Scalar, limit: Scalar) -> Scalar:
-    """x, but not further than the limit to either side."""
-    return maximum(minimum(x, limit), -limit)
+    """x, but not further than the limit to either side; where both are 0, derivatives are those of the limit."""
+    return maximum(-limit, minimum(limit, x))
 
 
 def same(a: Scalar, b: Scalar) -> bool:
