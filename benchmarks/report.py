@@ -1,11 +1,12 @@
 """What every benchmark shares: its options, timing, a table and one JSON object, each figure beside its bar."""
 
 import argparse
+import importlib
 import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,48 @@ class Report:
         found = self.save()
         if self.arguments.json:
             print(json.dumps(found))
+
+
+def run_sections(
+    name: str,
+    description: str | None,
+    sections: Mapping[str, str],
+    default: Sequence[str] | None = None,
+) -> None:
+    """A benchmark in sections, of which the command line may choose.
+
+    A section takes whether to be quick, and yields each figure as soon as it is known: a mapping with the arguments of
+    `Report.add`. What a picture is made of is yielded as {"table": {...}}, and is kept under the section's name.
+
+    Args:
+        name: of the benchmark and of its file.
+        description: for `--help`.
+        sections: by name, "module.function"; what a section needs is imported when it runs.
+        default: those that run if none is chosen; all.
+    """
+    options = parser(description)
+    options.add_argument(
+        "--sections",
+        type=lambda text: text.split(","),
+        default=list(sections if default is None else default),
+        help="some of these, by comma",
+    )
+    arguments = options.parse_args()
+    unknown = [section for section in arguments.sections if section not in sections]
+    if unknown:
+        options.error(f"no section {', '.join(unknown)}; there are {', '.join(sections)}")
+    report = Report(name, arguments)
+    report.tables["command"] = f"python benchmarks/{name}.py --sections {','.join(arguments.sections)}"
+    for section in arguments.sections:
+        report.section = section
+        module, function = sections[section].split(".")
+        for figure in getattr(importlib.import_module(module), function)(arguments.quick):
+            if "table" in figure:
+                report.tables[section] = figure["table"]
+            else:
+                report.add(**figure)
+        report.save()
+    report.finish()
 
 
 def cpu_name() -> str:

@@ -1,3 +1,4 @@
+import runpy
 import sys
 from pathlib import Path
 
@@ -12,3 +13,17 @@ def _own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ADJOIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "kernels"))
         yield
+
+
+@pytest.fixture
+def run_example(tmp_path, capsys):
+    """Runs the short form of an example by its file name, looks that there is a picture, and gives what it printed."""
+
+    def run(name):
+        pytest.importorskip("matplotlib")
+        file = Path(__file__).parents[1] / "examples" / name
+        picture = runpy.run_path(str(file))["main"](quick=True, folder=tmp_path)
+        assert picture.stat().st_size > 10_000
+        return capsys.readouterr().out
+
+    return run

@@ -1,14 +1,9 @@
-import runpy
-from pathlib import Path
-
 import pytest
 import torch
 
 import adjoin
 from adjoin.control import scenes
 from adjoin.control.optimise import LBFGS, GaussNewton, optimise
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +98,6 @@ def test_a_car_without_friction_keeps_its_speed():
 
 
 @pytest.mark.parametrize(("name", "nearest"), [("11_throw", 1e-5), ("12_golf", 1e-6), ("13_racecar", 1e-6)])
-def test_examples_run_and_come_near_their_targets(name, nearest, tmp_path, capsys):
-    picture = runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](quick=True, folder=tmp_path)
-    assert picture.stat().st_size > 10_000
-    first = capsys.readouterr().out.splitlines()[0]
+def test_examples_run_and_come_near_their_targets(name, nearest, run_example):
+    first = run_example(f"{name}.py").splitlines()[0]
     assert float(first.split(" m from")[0].split()[-1]) < nearest

@@ -11,6 +11,7 @@ Smooth parameterization of rigid-body inertia; the second moments of mass that m
 Kim and Slotine 2018, Linear matrix inequalities for physically-consistent inertial parameter identification.
 """
 
+import abc
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -63,7 +64,7 @@ def symmetric_matrix(numbers: torch.Tensor) -> torch.Tensor:
     return numbers[..., _ROWS]
 
 
-class ParameterModule(torch.nn.Module):
+class ParameterModule(torch.nn.Module, abc.ABC):
     """A module whose value is a function of tensors of its own, written over scalars so that kernels can take it in.
 
     Attributes:
@@ -76,9 +77,9 @@ class ParameterModule(torch.nn.Module):
         """The tensors that the value is made of."""
         return tuple(getattr(self, name) for name in self.SHAPES)
 
+    @abc.abstractmethod
     def of(self, *inputs: Any) -> Any:
         """The value over arrays of scalars, one array for each of the inputs."""
-        raise NotImplementedError
 
     def forward(self) -> Any:
         """The value."""
