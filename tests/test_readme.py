@@ -36,7 +36,7 @@ def test_the_demo_runs(capsys):
 
 
 def test_the_example_of_simulation_runs(capsys):
-    runpy.run_path(str(ROOT / "examples" / "03_simulation.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "examples" / "05_simulate.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
     losses = [float(line.split()[1]) for line in lines[-4:]]
     assert losses[3] < 0.5 * losses[0]

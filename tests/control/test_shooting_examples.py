@@ -4,7 +4,7 @@ import re
 
 
 def test_swing_up(run_example):
-    said = run_example("14_swing_up.py")
+    said = run_example("18_swing_up.py")
     losses = {name.strip(): float(loss) for name, loss in re.findall(r"^(.{12}) loss (\S+),", said, re.MULTILINE)}
     assert losses.keys() == {"cart-pole", "acrobot", "three links"}
     assert losses["cart-pole"] < 1.3
@@ -15,7 +15,7 @@ def test_swing_up(run_example):
 
 
 def test_co_design(run_example):
-    said = run_example("15_co_design.py")
+    said = run_example("21_co_design.py")
     motion, gains, lengths = (float(x) for x in re.findall(r"loss (\S+),", said))
     assert motion < 0.8
     assert gains < 0.95 * motion
