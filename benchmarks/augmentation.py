@@ -100,17 +100,16 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         q, v = motions(4 if quick else TRAJECTORIES, generator)
         test = motions(24, generator)
         start = time.perf_counter()
-        augmented, network, history = learn(recorded(analytical(), q, v, generator), NEURONS, 1.0, seed, iterations)
+        augmented, network, _ = learn(recorded(analytical(), q, v, generator), NEURONS, 1.0, seed, iterations)
         seconds = time.perf_counter() - start
         data = recorded(blank(), q, v, generator)
-        pure, alone, other = learn(data, 2 * NEURONS, 10.0, seed, 5 * iterations // 2)
+        pure, alone, _ = learn(data, 2 * NEURONS, 10.0, seed, 5 * iterations // 2)
         rows.append(
             {
                 "seed": seed,
                 "augmented": error(augmented, *test, network),
                 "analytical": error(simulator(analytical()), *test),
                 "pure": error(pure, *test, alone),
-                "loss": {"augmented": history, "pure": other},
                 "seconds": seconds,
             }
         )

@@ -100,14 +100,14 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         truth = {"mass": 13.733 * mass, "friction": 0.45 * friction}
         data = measure(sim, truth["mass"], truth["friction"], 4 if quick else TRAJECTORIES, generator)
         start = time.perf_counter()
-        _, learned, history = identify(sim, *data)
+        _, learned, _ = identify(sim, *data)
         seconds += time.perf_counter() - start
         with torch.no_grad():
             params = learned()
         found = {"mass": float(params["mass"][0]), "friction": float(params["geometry_friction"][0, 0])}
         errors = {name: 100.0 * abs(found[name] / truth[name] - 1.0) for name in found}
         worst = {name: max(worst[name], errors[name]) for name in worst}
-        rows.append({"seed": seed, "truth": truth, "found": found, "error": errors, "loss": history})
+        rows.append({"seed": seed, "truth": truth, "found": found, "error": errors})
     bar = {} if quick else {"at_most": 1.0}
     yield {"name": "base mass, worst error", "value": worst["mass"], "unit": "%", "note": note, **bar}
     yield {"name": "friction, worst error", "value": worst["friction"], "unit": "%", "note": note, **bar}

@@ -187,5 +187,4 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         "unit": "",
         "note": "rounding of the accelerations",
     }
-    yield {"table": {"peer": theirs, "loop": loop, "train_epoch": launched, "batch": BATCH, "samples": count}}
     torch.set_num_threads(threads)

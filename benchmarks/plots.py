@@ -1,10 +1,13 @@
-"""docs/dynamics_figures.md, docs/simulation_figures.md and their pictures, from what lies in benchmarks/results.
+"""Pages with everything that lies in benchmarks/results, and their pictures: `make docs` adds them to the site.
 
-python benchmarks/plots.py
+    python benchmarks/plots.py FOLDER
+
+The headlines alone are docs/performance.md, by performance.py.
 """
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,42 +16,54 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = {name: ROOT / "docs" / f"{name}_figures.md" for name in ("dynamics", "simulation")}
-IMAGES = ROOT / "docs" / "images"
 
-SECTIONS = {
-    "dynamics": {
-        "cpu": "Go2 on one core, batch 4096",
-        "gpu": "Go2 on the GPU",
-        "compile": "Compile times",
-    },
-    "simulation": {
-        "cpu": "Laikago on one core",
-        "memory": "Memory of a gradient",
-        "gpu": "Go2 and Ant on the GPU",
-        "compile": "Compile times",
-    },
+TITLES = {
+    ("dynamics", "cpu"): "Go2 on one core, batch 4096",
+    ("dynamics", "gpu"): "Go2 on the GPU",
+    ("simulation", "cpu"): "Laikago on one core",
+    ("simulation", "memory"): "Memory of a gradient",
+    ("simulation", "gpu"): "Go2 and Ant on the GPU",
+    ("identification", "drm"): "Learning beside differentiable-robot-model",
+    ("identification", "masses"): "Masses of an xArm7 from torques",
+    ("identification", "contact"): "Friction and mass of a Laikago through contact",
+    ("identification", "augmentation"): "A pendulum whose model lacks something",
+    ("motion_control", "ilqr"): "iLQR beside Crocoddyl",
 }
-DYNAMICS = """\
-# Dynamics: figures
+MADE = "Made from `benchmarks/results` when the site is built."
+HEADS = {
+    "compiler": f"""\
+# Measured: the compiler
 
-Made by `python benchmarks/plots.py` from [benchmarks/results](../benchmarks/results); not to be edited. What the
-functions are is in [dynamics.md](dynamics.md). Times of a batch are given for one robot of it. Peers are named with
-their versions; Pinocchio ran in the same process, in turn with ours, and BARD's figures were measured before, on a GPU
-of the same kind. Minima over repetitions: what disturbs a measurement only adds to it. On one core it is processor time
-that is measured, ours and the peer's.
-"""
-SIMULATION = """\
-# Simulation: figures
+{MADE} What is measured is in [the kernel compiler](../compiler.md).
+""",
+    "dynamics": f"""\
+# Measured: dynamics
 
-Made by `python benchmarks/plots.py` from [benchmarks/results](../benchmarks/results); not to be edited. What is
-simulated is in [simulation.md](simulation.md): robots with servos, on the ground with their feet (the Ant with its
-ankles), 20 sweeps of projected Gauss-Seidel, steps of 1 ms. Times are given for a step of one robot, or as steps of all
-robots of a batch a second, and those of a backward pass include running the steps again. Minima over repetitions: what
-disturbs a measurement only adds to it. On one core it is processor time that is measured, ours and the peers'. Memory
-is the most that a process holds during a gradient above what it held before; medians over processes.
-"""
-HEADS = {"dynamics": DYNAMICS, "simulation": SIMULATION}
+{MADE} What the functions are is in [Kinematics and dynamics](../dynamics.md). Times of a batch are given for one
+robot of it. Peers are named with their versions; Pinocchio ran in the same process, in turn with ours, and BARD's
+figures were measured before, on a GPU of the same kind. Minima over repetitions: what disturbs a measurement only adds
+to it. On one core it is processor time that is measured, ours and the peer's.
+""",
+    "simulation": f"""\
+# Measured: simulation
+
+{MADE} What is simulated is in [Simulation](../simulation.md): robots with servos, on the ground with their feet (the
+Ant with its ankles), 20 sweeps of projected Gauss-Seidel, steps of 1 ms. Times are given for a step of one robot, or as
+steps of all robots of a batch a second, and those of a backward pass include running the steps again. Minima over
+repetitions: what disturbs a measurement only adds to it. On one core it is processor time that is measured, ours and
+the peers'. Memory is the most that a process holds during a gradient above what it held before; medians over processes.
+""",
+    "identification": f"""\
+# Measured: identification
+
+{MADE} What is learned is in [Learning and identification](../learning.md).
+""",
+    "motion_control": f"""\
+# Measured: motion control
+
+{MADE} The problems are in [Control](../control.md).
+""",
+}
 KINDS = {
     "memory": "Peak memory of a gradient, MB (table 1)",
     "forward": "Forward, ms a step (table 2)",
@@ -60,7 +75,7 @@ GREY = "#808080"  # reads on white and on black
 
 def results(name: str) -> dict[str, Any]:
     """The results of a benchmark by the stem of their file."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}_*.json"))}
+    return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{name}*_*.json"))}
 
 
 def tables(found: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -86,14 +101,15 @@ def page(name: str, found: dict[str, Any]) -> str:
     for stem, result in found.items():
         machine = result["machine"]
         parts.append(f"## {machine.get('gpu', machine['cpu'])}\n")
+        load = f"load before the run {machine['load']}, " if "load" in machine else ""
         parts.append(
-            f"CPU {machine['cpu']}, torch {machine['torch']}, load before the run {machine['load']} on "
-            f"{machine['threads']} cores. As printed by\n\n    {result['command']}\n"
+            f"CPU {machine['cpu']}, torch {machine['torch']}, {load}{machine['threads']} thread(s). As printed by\n\n"
+            f"    {result.get('command', f'python benchmarks/{name}.py')}\n"
         )
-        for section, title in SECTIONS[name].items():
-            figures = {key: f for key, f in result["figures"].items() if f["section"] == section}
-            if figures:
-                parts.append(f"### {title}\n\n{figure_table(figures)}")
+        for section in dict.fromkeys(f.get("section", "") for f in result["figures"].values()):
+            title = TITLES.get((name, section)) or ("Compile times" if section == "compile" else section.capitalize())
+            figures = {key: f for key, f in result["figures"].items() if f.get("section", "") == section}
+            parts.append((f"### {title}\n\n" if title else "") + figure_table(figures))
         for picture, device, table in tables({stem: result}):
             parts.append(batch_tables(picture, device, table))
         if "ant_peers" in result:
@@ -126,7 +142,7 @@ def batch_tables(picture: str, device: str, table: dict[str, Any]) -> str:
     parts = [
         f"### Kernel times over batch sizes, {where}\n",
         f"Nanoseconds a robot, float32 / float64{peer}.\nA dash is a batch that did not fit into memory.\n",
-        f"![Kernel times over batch sizes](images/{picture}.svg)\n",
+        f"![Kernel times over batch sizes]({picture}.svg)\n",
     ]
     names = [str(batch) if batch < 1 << 20 else "2^20" for batch in table["batches"]]
     for robot, rows in table["robots"].items():
@@ -157,7 +173,7 @@ def paper_tables(picture: str, paper: dict[str, Any]) -> str:
         "One Laikago on the ground, float64, as in *Efficient Differentiable Simulation of Articulated Bodies* (ICML\n"
         "2021). The rows from ADF to Qiao et al. are as printed there, on an Intel Xeon W-2123; all others were\n"
         "measured here, on one core. Of the paper's figures 3 and 8 the numbers are not printed.\n",
-        f"![Memory and time over steps and intervals](images/{picture}.svg)\n",
+        f"![Memory and time over steps and intervals]({picture}.svg)\n",
     ]
     for kind, title in KINDS.items():
         lines = [f"| {title} | {' | '.join(map(str, paper['steps']))} |", f"|---|{'---:|' * len(paper['steps'])}"]
@@ -261,15 +277,25 @@ def draw_paper(paper: dict[str, Any], path: Path) -> None:
         panels[5].legend(unique.values(), unique.keys(), frameon=False, loc="center", labelcolor=GREY, fontsize=8)
 
 
-def main() -> None:
-    IMAGES.mkdir(exist_ok=True)
-    for name, file in PAGES.items():
+def everything() -> Iterator[tuple[str, str | Callable[[Path], None]]]:
+    """Name of each file, and its text or what draws it."""
+    for name in HEADS:
         found = results(name)
-        for picture, drawn in pictures(found):
-            drawn(IMAGES / f"{picture}.svg")
-            print(f"docs/images/{picture}.svg: {(IMAGES / f'{picture}.svg').stat().st_size} bytes")
-        file.write_text(page(name, found))
-        print(f"docs/{file.name}")
+        if found:
+            yield f"{name}.md", page(name, found)
+            for picture, drawn in pictures(found):
+                yield f"{picture}.svg", drawn
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, made in everything():
+        if isinstance(made, str):
+            (folder / name).write_text(made)
+        else:
+            made(folder / name)
+        print(folder / name)
 
 
 if __name__ == "__main__":

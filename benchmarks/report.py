@@ -152,7 +152,7 @@ class Report:
         """What there is so far, written to the file that was asked for."""
         found = {"benchmark": self.name, "machine": self.machine, "figures": self.figures, **self.tables}
         if self.arguments.out:
-            self.arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+            self.arguments.out.write_text(written(found))
         return found
 
     def finish(self) -> None:
@@ -160,6 +160,26 @@ class Report:
         found = self.save()
         if self.arguments.json:
             print(json.dumps(found))
+
+
+def written(found: dict[str, Any]) -> str:
+    """The text of a file of results: a line for each figure and each part of a table, numbers to six digits."""
+    lines = []
+    for name, value in rounded(found).items():
+        text = json.dumps(value)
+        if isinstance(value, dict) and len(text) > 200:
+            text = "{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+        lines.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def rounded(value: Any) -> Any:
+    """Measurements have no more than six digits."""
+    if isinstance(value, dict):
+        return {key: rounded(x) for key, x in value.items()}
+    if isinstance(value, list):
+        return [rounded(x) for x in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def run_sections(

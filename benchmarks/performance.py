@@ -1,0 +1,147 @@
+"""docs/performance.md: the headlines of what lies in benchmarks/results.
+
+python benchmarks/performance.py
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from plots import ROOT, digits, results
+
+PAGE = ROOT / "docs" / "performance.md"
+STEPS = 500  # of the rollout in the paper's tables that is shown
+SCALES = {"forward": 1e3, "backward": 1e3, "memory": 1.0}  # ms as µs, and MB
+
+HEAD = """\
+# Performance
+
+Made by `python benchmarks/performance.py` from `benchmarks/results`; not to be edited. The site that `make docs` builds
+has every figure that was measured, with pictures; `make bench` measures the machine at hand. CPU figures are of one
+core of an AMD EPYC, GPU figures of an NVIDIA H200. Peers are named with their versions and ran on the same machine,
+unless the table says otherwise. Times are minima over repetitions; on one core it is processor time, ours and theirs.
+"""
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown; the first column is text, the others are numbers."""
+    lines = [f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
+    return "\n".join([*lines, *[f"| {' | '.join(row)} |" for row in rows]]) + "\n"
+
+
+def dynamics_on_a_core(figures: dict[str, Any]) -> str:
+    rows = []
+    for name in ("RNEA", "CRBA", "ABA", "ABA derivatives"):
+        single, double = (figures[f"{name}, {precision}, a call, one core"] for precision in ("f32", "f64"))
+        peer = single["peer"]["value"]
+        times = f"{digits(peer / single['value'])} / {digits(peer / double['value'])}"
+        rows.append([name, digits(single["value"]), digits(double["value"]), digits(peer), times])
+    peer = figures["RNEA, f32, a call, one core"]["peer"]["name"].split(" rnea")[0]
+    heads = ["Go2, batch 4096, ns a robot", "float32", "float64", f"{peer}, float64", "times as fast"]
+    return f"## Dynamics on one core\n\n{table(heads, rows)}"
+
+
+def dynamics_on_a_gpu(figures: dict[str, Any]) -> str:
+    rows = []
+    for name in ("FK", "FK of one frame", "Jacobian", "RNEA", "CRBA", "ABA", "RNEA VJP", "ABA VJP"):
+        figure = figures[f"{name}, f32, batch 4096, kernel"]
+        peer = figure.get("peer", {"value": ""})["value"]
+        rows.append([name, digits(figure["value"]), peer if isinstance(peer, str) else digits(peer)])
+    heads = ["Go2, float32, µs a batch of 4096", "Adjoin, kernel", "BARD 0.4.3, eager, measured before"]
+    calls = [f["value"] for key, f in figures.items() if key.endswith("an eager call, one after the other")]
+    note = (
+        f"An eager call of ours takes {digits(min(calls))} to {digits(max(calls))} µs, most of it before the launch.\n"
+    )
+    return f"## Dynamics on a GPU\n\n{table(heads, rows)}\n{note}"
+
+
+def simulation_on_a_core(paper: dict[str, Any]) -> str:
+    place, rows = paper["steps"].index(STEPS), paper["rows"]
+
+    def cell(kind: str, name: str, scale: float) -> str:
+        value = rows[kind].get(name, [None] * (place + 1))[place]
+        return digits(None if value is None else scale * value)
+
+    cells = [
+        [name.replace("adjoin,", "Adjoin,"), *[cell(kind, name, scale) for kind, scale in SCALES.items()]]
+        for name, times in rows["forward"].items()
+        if len(times) > place and times[place] is not None
+    ]
+    heads = [f"One Laikago on four feet, float64, {STEPS} steps", "forward, µs a step", "backward, µs a step", "MB"]
+    note = (
+        "Rows from ADF to Qiao et al. are as printed in *Efficient Differentiable Simulation of Articulated Bodies*\n"
+        "(ICML 2021), on an Intel Xeon W-2123. MB: the most that a gradient holds. A dash: not printed, or none.\n"
+    )
+    return f"## Simulation with contact on one core\n\n{table(heads, cells)}\n{note}"
+
+
+def simulation_on_a_gpu(result: dict[str, Any]) -> str:
+    figures, rows = result["figures"], []
+    for robot, batch in (("Go2", "batch 4096"), ("Go2", "best batch"), ("Ant, 8 points", "batch 4096")):
+        for adjoint in ("Implicit", "Unrolled"):
+            name = f"{robot}, f32, {adjoint}, joint limits, {batch}"
+            both = [figures[f"{name}, {what}"]["value"] for what in ("forward", "forward + backward")]
+            rows.append([f"Adjoin, {robot}, {adjoint}, {batch}", *map(digits, both)])
+    for name, values in result["ant_peers"].items():
+        rows.append([f"{name}, Ant, measured before", *[x if isinstance(x, str) else digits(x) for x in values]])
+    heads = ["Million steps a second, float32, joint limits", "forward", "forward + backward"]
+    return f"## Simulation with contact on a GPU\n\n{table(heads, rows)}"
+
+
+def held_to_bars(title: str, found: dict[str, Any], *sections: str) -> str:
+    """Figures that have a bar, of some sections or all."""
+    rows = []
+    for result in found.values():
+        for name, figure in result["figures"].items():
+            if figure["bar"] and (not sections or figure.get("section") in sections):
+                rows.append([name, shown(figure), figure["bar"], beside(figure)])
+    columns = 4 if any(row[3] for row in rows) else 3
+    return f"## {title}\n\n{table(['figure', 'value', 'bar', 'peer'][:columns], [row[:columns] for row in rows])}"
+
+
+def missed(found: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{result['benchmark']}, {'GPU' if 'gpu' in result['machine'] else 'CPU'}: {name}",
+            shown(figure),
+            figure["bar"],
+        ]
+        for result in found.values()
+        for name, figure in result.get("figures", {}).items()
+        if figure["met"] is False
+    ]
+    heads = ["What misses the bar it is held to", "value", "bar"]
+    return f"## Missed\n\n{table(heads, rows)}"
+
+
+def shown(figure: dict[str, Any]) -> str:
+    return f"{digits(figure['value'])} {figure['unit'].replace('us', 'µs')}".strip()
+
+
+def beside(figure: dict[str, Any]) -> str:
+    peer = figure.get("peer")
+    return f"{digits(peer['value'])}, {peer['name']}" if peer and not isinstance(peer["value"], str) else ""
+
+
+def parts() -> Iterator[str]:
+    """The page, section by section."""
+    dynamics, simulation = results("dynamics"), results("simulation")
+    yield HEAD
+    yield dynamics_on_a_core(dynamics["dynamics_cpu"]["figures"])
+    yield dynamics_on_a_gpu(dynamics["dynamics_h200"]["figures"])
+    yield simulation_on_a_core(simulation["simulation_cpu"]["paper"])
+    yield simulation_on_a_gpu(simulation["simulation_h200"])
+    yield held_to_bars("Identification on one core", results("identification"))
+    if control := results("motion_control"):
+        yield held_to_bars("Motion control", control)
+    yield held_to_bars("Cold compile times on one core", {"simulation_cpu": simulation["simulation_cpu"]}, "compile")
+    yield missed(results(""))
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join(parts())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"{PAGE}: {PAGE.stat().st_size} bytes")
