@@ -9,10 +9,10 @@ import torch
 from worlds import FEET, UPRIGHT, hinge, hopper, nothing, row_of_balls, servant, simulator, tensor
 
 import adjoin
+from adjoin import progress
 from adjoin.contact.adjoint import Anticipating
 from adjoin.contact.pgs import PGS
 from adjoin.errors import InputError
-from adjoin.simulation import progress
 from adjoin.simulation.simulator import Simulator
 from adjoin.trace import tanh
 
@@ -343,10 +343,15 @@ def test_quadrupeds_in_float32_stay_near_those_in_float64():
 # Progress
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def test_a_progress_bar_says_how_far_it_is(monkeypatch):
     monkeypatch.setattr(progress, "SECONDS", -1.0)
     sim = simulator(hinge(), 1e-3)
-    shown = io.StringIO()
+    shown = Terminal()
     with redirect_stderr(shown):
         sim.rollout(sim.state(batch=2, dtype=torch.float64), zeros(200, 1), progress=True)
     lines = shown.getvalue().split("\r")
@@ -368,7 +373,7 @@ def test_an_interrupt_ends_a_rollout_with_the_steps_that_are_done(monkeypatch, e
     control = random(700, 1).requires_grad_()
     whole = sim.rollout(sim.state(v=tensor(1.0)), control, every=every, cost=speed)
 
-    class Impatient(io.StringIO):
+    class Impatient(Terminal):
         def write(self, text):
             if "350/700" in text:
                 raise KeyboardInterrupt  # what Ctrl-C does, unless the shell ignores it for a background job

@@ -20,7 +20,7 @@ from adjoin.learn.losses import NMSE, spreads
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, directions, in_words, quantities_of, report
 from adjoin.model.model import Model
-from adjoin.simulation.progress import Progress
+from adjoin.progress import Progress
 
 TARGETS = {"torque": "tau", "acceleration": "a"}
 _CHECKED = 200
@@ -197,7 +197,7 @@ class _Task:
         curves: tuple[list[float], list[float]] = ([], [])
         best, since = copy.deepcopy(self.learned.state_dict()), 0
         whole = isinstance(optimizer, torch.optim.LBFGS)
-        for epoch, _ in Progress([(k, k + 1) for k in range(epochs + 1)], progress):
+        for epoch, _ in Progress(epochs + 1, progress, "epochs"):
             with torch.no_grad():
                 for curve, data in zip(curves, sets, strict=False):
                     curve.append(float(self.loss(data[:])))

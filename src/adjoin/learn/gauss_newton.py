@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from adjoin.errors import InputError
-from adjoin.simulation.progress import Progress
+from adjoin.progress import Progress
 
 Residuals = Callable[[Any], torch.Tensor]
 """From what a module's forward() gives to residuals of any shape."""
@@ -142,7 +142,7 @@ def gauss_newton(
     like = raw_numbers(module)
     point = flatten(like)
     history: list[float] = []
-    for _ in Progress([(k, k + 1) for k in range(iterations)], progress):
+    for _ in Progress(iterations, progress, "iterations"):
         count, cost, normal, pull = 0, 0.0, point.new_zeros(len(point), len(point)), torch.zeros_like(point)
         for piece in pieces(residuals):
             value, slopes = jacobian(piece, module, mode)

@@ -26,7 +26,7 @@ from adjoin.learn.gauss_newton import flatten, raw_numbers, unflatten
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, quantities_of, summary
 from adjoin.learn.windows import Named, Slopes, Windows
-from adjoin.simulation.progress import Progress
+from adjoin.progress import Progress
 
 COARSE = 1e-2  # share of the cost that an iteration gains at least before the starts are freed
 
@@ -56,7 +56,7 @@ class Shooting(Windows):
             raise InputError("Shooting: nothing is learned: no module has parameters that require gradients")
         self.check_finite()
         free, robust = self.free, self.robust
-        bar = iter(Progress([(k, k + 1) for k in range(iterations)], progress))
+        bar = iter(Progress(iterations, progress, "iterations"))
         history: list[float] = []
         try:
             if raw_numbers(self.learned) and (free or robust < math.inf):
@@ -198,7 +198,7 @@ class Shooting(Windows):
             return float(loss.detach())
 
         try:
-            for _ in Progress([(k, k + 1) for k in range(iterations)], progress):
+            for _ in Progress(iterations, progress, "iterations"):
                 history.append(float(optimizer.step(closure)))  # pyright: ignore[reportArgumentType]
                 if not math.isfinite(history[-1]):
                     raise InputError(f"Shooting.descend: the loss is {history[-1]} in iteration {len(history) - 1}")

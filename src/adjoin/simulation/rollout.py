@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from adjoin.errors import InputError
-from adjoin.simulation.progress import Progress
+from adjoin.progress import Progress, announced
 from adjoin.trace.control import Lookup, scan
 from adjoin.trace.function import Table
 from adjoin.trace.graph import Expr, current_graph, uncollected
@@ -69,7 +69,7 @@ class Rollout:
             self.outputs = tuple(outputs)
             return tuple([following[slot.name] for slot in self.carry] + list(outputs.values()))
 
-        with uncollected():
+        with announced(f"tracing {name}"), uncollected():
             self.step, _ = trace(f"{name}_step", one, once)
             self.kernel = Kernel(self._forward())
         self._made: dict[Any, Kernel] = {}
@@ -152,7 +152,7 @@ class Rollout:
         """The kernel of the backward launch: see `_backward`, made when first asked for."""
         key = (wanted, given, shared)
         if key not in self._made:
-            with uncollected():
+            with announced(f"differentiating {self.name}"), uncollected():
                 self._made[key] = Kernel(self._backward(*key))
         return self._made[key]
 

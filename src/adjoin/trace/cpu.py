@@ -19,6 +19,7 @@ import torch
 
 from adjoin import __version__
 from adjoin.errors import CompileError
+from adjoin.progress import announced
 from adjoin.trace import team
 from adjoin.trace.cache import Cache, digest
 from adjoin.trace.lanes import Lane
@@ -186,8 +187,9 @@ class _Loaded:
         key = digest(program.digest, repr(lane), repr(target), versions())
         entry = cache.get(key)
         if entry is None:
-            rendered = render_cpu(program, lane)
-            entry = pack(rendered, compile_object(rendered, target))
+            with announced(f"compiling {program} for this CPU"):
+                rendered = render_cpu(program, lane)
+                entry = pack(rendered, compile_object(rendered, target))
             cache.put(key, entry)
         facts, code = unpack(entry)
         self.elements: dict[str, int] = facts["workspace"]

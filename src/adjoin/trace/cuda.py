@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from adjoin.errors import CompileError
+from adjoin.progress import announced
 from adjoin.trace.cache import Cache, digest
 from adjoin.trace.cpu import compile_text, pack, unpack, versions, workspace_elements
 from adjoin.trace.lanes import Lane
@@ -132,9 +133,10 @@ def build(program: Program, bits: int, capability: int, cache: Cache) -> bytes:
     key = digest(program.digest, repr(lane(bits)), f"sm_{capability}", f"compute_{architecture}", versions())
     entry = cache.get(key)
     if entry is None:
-        rendered = render_gpu(program, lane(bits))
-        ptx = write_ptx(rendered.text, architecture)
-        entry = pack(rendered, _assemble(ptx, capability))
+        with announced(f"compiling {program} for a GPU of compute capability {capability / 10}"):
+            rendered = render_gpu(program, lane(bits))
+            ptx = write_ptx(rendered.text, architecture)
+            entry = pack(rendered, _assemble(ptx, capability))
         cache.put(key, entry)
     return entry
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from adjoin.errors import InputError, TraceError
+from adjoin.progress import announced
 from adjoin.trace import tree
 from adjoin.trace.cache import Cache
 from adjoin.trace.cuda import build
@@ -53,7 +54,7 @@ class Function:
         self._names = list(inputs)
         if not self._slots:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
-        with uncollected():
+        with announced(f"tracing {self.name}"), uncollected():
             program, self._structure = trace(self.name, traced, self._slots, self._integers)
             self.kernel = Kernel(program)
         self._plain = [(len(slot.shape), slot.shape) for slot in self._slots]

@@ -17,6 +17,7 @@ import torch
 from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
 
 from adjoin.errors import CompileError, InputError
+from adjoin.progress import announced
 from adjoin.trace.cpu import CpuKernel, ask_for_huge_pages
 from adjoin.trace.cuda import CudaKernel
 from adjoin.trace.graph import uncollected
@@ -47,7 +48,7 @@ class Kernel:
             with self._lock:
                 found = self._made.get(key)
                 if found is None:
-                    with uncollected():
+                    with announced(f"differentiating {self.program.name}"), uncollected():
                         found = self._made[key] = make()
         return found
 

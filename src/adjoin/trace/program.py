@@ -99,6 +99,9 @@ class Program:
         _describe_ruled([*chain(*targets), *([] if self.guard is None else [self.guard])], numbers, text)
         return hashlib.sha256("\n".join(text).encode()).hexdigest()
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.operations:,} operations)"
+
     @cached_property
     def operations(self) -> int:
         """Live arithmetic nodes; those of a loop's body count once."""

@@ -1,0 +1,81 @@
+import io
+import logging
+import re
+import time
+from contextlib import redirect_stderr
+
+import pytest
+import torch
+
+import adjoin
+from adjoin import progress
+from adjoin.progress import Progress, announced
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def run(stream, pieces=20, stop=None):
+    with redirect_stderr(stream):
+        for _, end in (bar := Progress(pieces, True, "rounds")):
+            bar.note = f"loss {end}"
+            if end == stop:
+                break
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_a_bar_that_moves(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", -1.0)
+    shown = run(Terminal())
+    assert shown.count("\r") == 20
+    assert shown.count("\n") == 1
+    assert "] 20/20 rounds, 0 s left loss 20" in shown.split("\r")[-1]
+
+
+def test_a_log_file_gets_few_lines_and_no_carriage_returns(monkeypatch):
+    assert run(io.StringIO()).splitlines() == [f"[{'=' * 30}] 20/20 rounds, 0 s left loss 20 "]
+    monkeypatch.setattr(progress, "LOGGED", -1.0)
+    shown = run(io.StringIO())
+    assert len(shown.splitlines()) == 20
+    assert "\r" not in shown
+
+
+def test_a_notebook_shows_a_bar_that_moves(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", -1.0)
+    assert run(type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()).count("\r") == 20
+
+
+def test_a_loop_that_ends_early_says_how_far_it_came():
+    assert "] 7/20 rounds" in run(io.StringIO(), stop=8)
+
+
+def test_what_takes_long_is_announced_and_what_does_not_is_not(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    monkeypatch.setattr(progress._log, "hasHandlers", lambda: False)
+    with announced("thinking"):
+        time.sleep(0.1)
+        before = capsys.readouterr().err
+    assert before == "adjoin: thinking ...\n"
+    assert capsys.readouterr().err.startswith("adjoin: thinking: 0.1")
+    with announced("winking"):
+        pass
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_kernel_that_takes_long_to_compile_is_announced_to_those_who_log(monkeypatch, caplog, tmp_path):
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    q = torch.zeros(2, 7)
+    with caplog.at_level(logging.INFO, "adjoin"):
+        adjoin.function(q=7)(lambda q: q @ q)(q)
+    assert any(
+        "compiling" in record.message and "operations) for this CPU" in record.message for record in caplog.records
+    )
+
+
+def test_an_error_is_not_held_back(monkeypatch):
+    with pytest.raises(ZeroDivisionError), announced("dividing"):
+        print(1 / 0)
