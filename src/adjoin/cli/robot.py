@@ -1,0 +1,109 @@
+"""The robot that a command is about: a file, or the name of one that ships, and how to load it."""
+
+import argparse
+import difflib
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adjoin.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from adjoin.model.model import Model
+
+FLAGS = (
+    (r"(accept|repair)=\('(\w+)',\)", r"--\1 \2"),
+    (r"meshes='ignore'", "--meshes ignore"),
+    (r"unsupported='warn'", "--unsupported warn"),
+    (r"packages=\{'([^']+)': folder\}", r"--package \1=FOLDER"),
+    (r"allow=\[folder\]", "--allow FOLDER"),
+    (r"floating_base=True", "--floating-base"),
+)
+"""How the options that errors name in Python are called here."""
+
+
+def add_robot(parser: argparse.ArgumentParser, many: bool = False) -> None:
+    """Adds the file or robot, and the options of `adjoin.load`."""
+    what = "URDF, MJCF or saved model, or the name of a robot that ships"
+    if many:
+        parser.add_argument("robots", metavar="FILE|ROBOT", nargs="+", help=what)
+    else:
+        parser.add_argument("robot", metavar="FILE|ROBOT", help=what)
+    group = parser.add_argument_group("loading, for files")
+    group.add_argument("--floating-base", action="store_true", help="put a free joint under the root link of a URDF")
+    group.add_argument("--meshes", choices=("hull", "ignore"), help="collision meshes as hulls, or left out")
+    group.add_argument(
+        "--accept", action="append", default=[], choices=("mass", "inertia"), help="take a flaw as it is; repeatable"
+    )
+    group.add_argument(
+        "--repair",
+        action="append",
+        default=[],
+        choices=("inertia", "axis", "limits", "right_angles"),
+        help="repair a flaw; repeatable",
+    )
+    group.add_argument("--unsupported", choices=("error", "warn"), help="what to do about parts that are not simulated")
+    group.add_argument(
+        "--package", action="append", default=[], metavar="NAME=FOLDER", help="where package://NAME is; repeatable"
+    )
+    group.add_argument(
+        "--allow", action="append", default=[], type=Path, metavar="FOLDER", help="a folder to read from; repeatable"
+    )
+
+
+def options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options for `adjoin.load` that were given."""
+    packages = {}
+    for text in arguments.package:
+        name, equals, folder = text.partition("=")
+        if not (name and equals and folder):
+            raise InputError(f"--package {text!r} must be NAME=FOLDER")
+        packages[name] = Path(folder)
+    given = {"packages": packages}
+    given.update({name: getattr(arguments, name) for name in ("floating_base", "meshes", "accept", "repair")})
+    given.update({name: getattr(arguments, name) for name in ("unsupported", "allow")})
+    return {name: value for name, value in given.items() if value}
+
+
+def source(name: str) -> str | bytes:
+    """What to load: a path that exists, or the file of a robot that ships."""
+    from adjoin import robots
+
+    path = Path(name)
+    if path.is_file():
+        return name
+    known = robots.names()
+    if name in known:
+        return name if name == robots.PENDULUM else robots.source(name)
+    raise ModelError(_absent(name, path, known))
+
+
+def load(name: str, **given: Any) -> "Model":
+    """The model of a file or of a robot that ships."""
+    from adjoin import robots
+    from adjoin.io.load import load as load_file
+
+    found = source(name)
+    if isinstance(found, str) and found != robots.PENDULUM:
+        return load_file(found, **given)
+    if given:
+        raise InputError(f"{name!r} ships and loads as it is, without {flags(', '.join(given))}")
+    return robots.load(name)
+
+
+def flags(text: str) -> str:
+    """A message with the options of Python in the words of the command line."""
+    for pattern, flag in FLAGS:
+        text = re.sub(pattern, flag, text)
+    return text
+
+
+def _absent(name: str, path: Path, known: Collection[str]) -> str:
+    if path.is_dir():
+        return f"{name}: a folder; name a robot file in it"
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.5)
+    hint = f"; did you mean the robot {close[0]!r}?" if close else ""
+    if path.suffix or path.name != name:
+        return f"{name}: no such file{hint}"
+    return f"no file and no robot that ships is called {name!r}{hint or '; `adjoin robots` lists them'}"
