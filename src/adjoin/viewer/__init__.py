@@ -1,0 +1,15 @@
+"""Seeing robots: a page in the browser with sliders and a timeline, and standalone HTML files that replay a motion.
+
+    from adjoin.viewer import Viewer, record
+
+    viewer = Viewer(model)                       # a page on this machine, at viewer.url
+    viewer.play(path.q, dt, contacts=path.outputs)
+    record(model, path.q, dt, "motion.html")     # plays offline
+
+Pages are made with viser, `pip install 'adjoin[viewer]'`.
+"""
+
+from adjoin.viewer.replay import Recording, record
+from adjoin.viewer.viewer import Viewer
+
+__all__ = ["Recording", "Viewer", "record"]

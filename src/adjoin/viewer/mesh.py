@@ -1,0 +1,142 @@
+"""Triangle meshes of the shapes a robot is made of, of unit size where a scale does the rest."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+SEGMENTS = 32  # around an axis
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """Triangles.
+
+    Attributes:
+        vertices: (n, 3), m. Faces that share a vertex are shaded as one smooth surface.
+        faces: (m, 3), indices of vertices, counterclockwise seen from outside.
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+
+
+@cache
+def sphere() -> Mesh:
+    """Of radius 1."""
+    return _turned([_arc(-math.pi / 2, math.pi / 2)])
+
+
+@cache
+def cylinder() -> Mesh:
+    """Of radius 1 and half length 1, along z."""
+    return _turned([[(0.0, -1.0), (1.0, -1.0)], [(1.0, -1.0), (1.0, 1.0)], [(1.0, 1.0), (0.0, 1.0)]])
+
+
+@cache
+def capsule(half: float) -> Mesh:
+    """Of radius 1, along z; `half` is half the distance between the centres of its caps."""
+    return _turned([_arc(-math.pi / 2, 0.0, -half) + _arc(0.0, math.pi / 2, half)])
+
+
+@cache
+def arrow() -> Mesh:
+    """From the origin to z = 1, its head of radius 1."""
+    shaft, head = 0.4, 0.72
+    return _turned(
+        [
+            [(0.0, 0.0), (shaft, 0.0)],
+            [(shaft, 0.0), (shaft, head)],
+            [(shaft, head), (1.0, head)],
+            [(1.0, head), (0.0, 1.0)],
+        ]
+    )
+
+
+@cache
+def box() -> Mesh:
+    """With half edges of 1."""
+    square = np.array([(-1.0, -1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, 1.0), (-1.0, 1.0, 1.0)])
+    flipped = square * (1.0, -1.0, -1.0)
+    sides = [np.roll(side, turn, axis=1) for side in (square, flipped) for turn in range(3)]
+    faces = [np.array([(0, 1, 2), (0, 2, 3)]) + 4 * side for side in range(6)]
+    return Mesh(np.concatenate(sides), np.concatenate(faces))
+
+
+def hull(points: np.ndarray) -> Mesh:
+    """The convex hull of a few points, flat on its faces; grown point by point (Preparata and Hong 1977).
+
+    Points in a plane, or on a line, have no hull: the box around them stands in for it.
+    """
+    start = _tetrahedron(points)
+    if start is None:
+        low, high = points.min(0), points.max(0)
+        unit = box()
+        return Mesh(0.5 * (low + high) + unit.vertices * np.maximum(0.5 * (high - low), 1e-3), unit.faces)
+    inside = points[start].mean(0)
+    faces = np.array([_outward(points, inside, [start[k] for k in range(4) if k != left]) for left in range(4)])
+    for index, point in enumerate(points):
+        corners = points[faces]
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        height = np.einsum("ij,ij->i", normals, point - corners[:, 0])
+        seen = height > 1e-9 * np.abs(points - inside).max() * np.linalg.norm(normals, axis=1)
+        if seen.any():
+            edges = {(int(f[k]), int(f[k - 2])) for f in faces[seen] for k in range(3)}
+            rim = [(a, b, index) for a, b in edges if (b, a) not in edges]
+            faces = np.concatenate([faces[~seen], np.array(rim)])
+    return Mesh(points[faces].reshape(-1, 3), np.arange(3 * len(faces)).reshape(-1, 3))
+
+
+def _tetrahedron(points: np.ndarray) -> list[int] | None:
+    """Four points that span a volume, if there are any."""
+    first = int(points[:, 0].argmin())
+    far = points - points[first]
+    second = int((far**2).sum(1).argmax())
+    across = np.cross(far, far[second])
+    third = int((across**2).sum(1).argmax())
+    up = np.abs(far @ np.cross(far[second], far[third]))
+    fourth = int(up.argmax())
+    extent = np.abs(far).max()
+    return [first, second, third, fourth] if up[fourth] > 1e-9 * extent**3 else None
+
+
+def _outward(points: np.ndarray, inside: np.ndarray, face: list[int]) -> list[int]:
+    a, b, c = points[face]
+    return face if np.cross(b - a, c - a) @ (a - inside) > 0.0 else face[::-1]
+
+
+def heights(values: np.ndarray, spacing: tuple[float, float], origin: Sequence[float]) -> Mesh:
+    """The surface of a height field, (rows along y, columns along x)."""
+    rows, columns = values.shape
+    row, column = np.mgrid[:rows, :columns]
+    vertices = np.stack([column * spacing[0], row * spacing[1], values], -1).reshape(-1, 3) + np.asarray(origin)
+    here = (row * columns + column)[:-1, :-1].reshape(-1)
+    right, above, corner = here + 1, here + columns, here + columns + 1
+    return Mesh(vertices, np.concatenate([np.stack([here, right, corner], 1), np.stack([here, corner, above], 1)]))
+
+
+def _arc(start: float, end: float, shift: float = 0.0) -> list[tuple[float, float]]:
+    """(radius, z) along an arc of radius 1 from an angle above the equator to another."""
+    steps = round(SEGMENTS / 2 * (end - start) / math.pi)
+    angles = [start + (end - start) * k / steps for k in range(steps + 1)]
+    return [(abs(math.cos(angle)), math.sin(angle) + shift) for angle in angles]
+
+
+def _turned(profiles: Sequence[Sequence[tuple[float, float]]]) -> Mesh:
+    """Profiles of (radius, z), from below to above, turned about z; each is smooth, with edges between them."""
+    turn = 2.0 * np.pi * np.arange(SEGMENTS) / SEGMENTS
+    vertices, faces = [], []
+    count = 0
+    for profile in profiles:
+        radius, z = np.array(profile).T[:, :, None]
+        rings = np.stack([radius * np.cos(turn), radius * np.sin(turn), np.broadcast_to(z, (len(z), SEGMENTS))], -1)
+        here = count + np.arange(rings.shape[0] * SEGMENTS).reshape(-1, SEGMENTS)
+        low, high = here[:-1], here[1:]
+        low_next, high_next = np.roll(low, -1, 1), np.roll(high, -1, 1)
+        for face in ((low, low_next, high_next), (low, high_next, high)):
+            faces.append(np.stack(face, -1).reshape(-1, 3))
+        vertices.append(rings.reshape(-1, 3))
+        count += rings.shape[0] * SEGMENTS
+    return Mesh(np.concatenate(vertices), np.concatenate(faces))

@@ -1,0 +1,107 @@
+"""Checked motions: configurations over time, thinned to what an eye can follow, with the forces that belong to them."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from adjoin.errors import InputError
+from adjoin.model.model import Model
+from adjoin.viewer.scene import Forces
+
+
+class Motion(NamedTuple):
+    """Frames to be shown one after another.
+
+    Attributes:
+        q: (frames, environments, nq).
+        period: seconds from one to the next.
+        forces: of contact, if they are to be drawn.
+    """
+
+    q: torch.Tensor
+    period: float
+    forces: Forces | None
+
+
+def configuration(caller: str, model: Model, q: Any, dimensions: int, environments: int | None = None) -> torch.Tensor:
+    """q as (..., environments, nq) with so many dimensions, on the CPU and apart from any graph.
+
+    Args:
+        caller: for messages.
+        model: the robot.
+        q: with or without the dimension of environments.
+        dimensions: of the result.
+        environments: how many there must be, if it is known.
+    """
+    found = torch.as_tensor(q).detach().cpu()
+    if not found.is_floating_point():
+        found = found.to(torch.get_default_dtype())
+    if found.dim() == dimensions - 1:
+        found = found.unsqueeze(-2)
+    shape = ("steps", "environments", str(model.nq))[3 - dimensions :]
+    if found.dim() != dimensions or found.shape[-1] != model.nq or 0 in found.shape:
+        raise InputError(
+            f"{caller}: q of {model.name!r} must have the shape ({', '.join(shape)}) or that without environments, "
+            f"got {tuple(torch.as_tensor(q).shape)}"
+        )
+    if environments is not None and found.shape[-2] not in (1, environments):
+        raise InputError(f"{caller}: q is of {found.shape[-2]} environments, the viewer has {environments}")
+    bad = ~torch.isfinite(found).all(-1)
+    if bad.any():
+        raise InputError(f"{caller}: q is not finite at {tuple(bad.nonzero()[0].tolist())}")
+    return found if environments is None else found.expand(*found.shape[:-2], environments, model.nq)
+
+
+def motion(
+    caller: str,
+    model: Model,
+    q: Any,
+    dt: float,
+    contacts: Any = None,
+    *,
+    environments: int | None = None,
+    rate: float = 60.0,
+) -> Motion:
+    """A trajectory as frames.
+
+    Args:
+        caller: for messages.
+        model: the robot.
+        q: (steps, nq) or (steps, environments, nq).
+        dt: seconds from one step to the next.
+        contacts: what `Simulator.contacts` gave for these steps, or the outputs of a rollout with contacts=True.
+        environments: how many there must be, if it is known.
+        rate: frames a second that are kept at most.
+    """
+    path = configuration(caller, model, q, 3, environments)
+    if not isinstance(dt, (int, float)) or not 0.0 < dt < math.inf:
+        raise InputError(f"{caller}: dt must be a positive number of seconds, got {dt!r}")
+    every = max(1, round(1.0 / (rate * dt)))
+    kept = torch.arange(0, len(path), every)
+    forces = None if contacts is None else _forces(caller, contacts, path.shape[:2], kept)
+    return Motion(path[kept], every * dt, forces)
+
+
+def _forces(caller: str, contacts: Any, batch: torch.Size, kept: torch.Tensor) -> Forces:
+    """Forces of the kept steps; a rollout has one step less than states, and its last force stays."""
+    named = contacts if isinstance(contacts, Mapping) else getattr(contacts, "_asdict", dict)()
+    if "position" not in named or "force" not in named:
+        raise InputError(
+            f"{caller}: contacts must be what Simulator.contacts gives, or the outputs of a rollout with "
+            f"contacts=True; got {'a mapping of ' + ', '.join(named) if named else type(contacts).__name__}"
+        )
+    steps, environments = batch
+    found = []
+    for name in ("position", "force"):
+        values = torch.as_tensor(named[name]).detach().float().cpu()
+        values = values.unsqueeze(1) if values.dim() == 3 else values
+        if values.dim() != 4 or values.shape[0] not in (steps, steps - 1) or values.shape[1] != environments:
+            raise InputError(
+                f"{caller}: {name} of contacts must have the shape ({steps} or {steps - 1}, {environments}, n, 3) "
+                f"beside q, got {tuple(torch.as_tensor(named[name]).shape)}"
+            )
+        found.append(np.asarray(values[kept.clamp(max=len(values) - 1)]))
+    return Forces(*found)

@@ -1,0 +1,90 @@
+"""A motion as one HTML file that plays by itself."""
+
+import html
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adjoin.contact.terrain import Heightfield
+from adjoin.model.model import Model
+from adjoin.viewer import server
+from adjoin.viewer.motion import Motion, motion
+from adjoin.viewer.scene import Scene
+from adjoin.viewer.visuals import read_visuals
+
+
+class Recording(type(Path())):
+    """The path of a recorded page; in a notebook it shows the page itself."""
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.read_text(encoding="utf-8"), quote=True)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 480px; border: 0"></iframe>'
+
+
+def record(
+    model: Model,
+    q: Any,
+    dt: float,
+    path: str | os.PathLike[str],
+    contacts: Any = None,
+    *,
+    title: str | None = None,
+    frames: bool = False,
+    center_of_mass: bool = False,
+    spacing: float | None = None,
+    terrain: Heightfield | None = None,
+    source: str | os.PathLike[str] | None = None,
+    rate: float = 40.0,
+) -> Recording:
+    """Write a motion as a standalone HTML file: it plays offline, from file://, and asks nothing of any network.
+
+    Args:
+        model: the robot.
+        q: (steps, nq), or (steps, environments, nq) for many robots in a grid.
+        dt: seconds from one step to the next.
+        path: of the file.
+        contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the outputs of a rollout
+            with contacts=True.
+        title: of the page; by default the robot's name.
+        frames: whether to draw the frames of links.
+        center_of_mass: whether to draw the centre of mass.
+        spacing: between environments, m.
+        terrain: heights in the place of the ground.
+        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it.
+        rate: frames a second that are kept at most; the file's size grows with it.
+
+    Returns:
+        The path, which in a notebook shows the page.
+    """
+    shown = motion("record", model, q, dt, contacts, rate=rate)
+    visuals = None if source is None else read_visuals(model, source)
+    page = replay(model, shown, spacing, terrain, visuals, frames=frames, center_of_mass=center_of_mass)
+    found = Recording(path)
+    found.write_text(titled(page, title or model.name), encoding="utf-8")
+    return found
+
+
+def replay(model: Model, shown: Motion, *scenery: Any, **what: bool) -> str:
+    """The HTML of a motion; scenery and what is drawn besides are as for `Scene` and `Scene.draw`."""
+    running = server.start("127.0.0.1", 0)
+    try:
+        scene = Scene(running, model, shown.q[0], *scenery)
+        _draw(scene, shown, 0, what)
+        recorder = running.get_scene_serializer()
+        for frame in range(1, len(shown.q)):
+            recorder.insert_sleep(shown.period)
+            _draw(scene, shown, frame, what)
+        recorder.insert_sleep(shown.period)
+        return recorder.as_html()
+    finally:
+        server.stop(running)
+
+
+def _draw(scene: Scene, shown: Motion, frame: int, what: Mapping[str, bool]) -> None:
+    scene.draw(shown.q[frame], None if shown.forces is None else shown.forces.at(frame), **what)
+
+
+def titled(page: str, title: str) -> str:
+    """The page with a title of its own."""
+    return page.replace("<title>Viser</title>", f"<title>{html.escape(title)}</title>", 1)

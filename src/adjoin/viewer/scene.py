@@ -1,0 +1,260 @@
+"""Robots in a viser scene: every environment's parts as instances of a few meshes, moved by forward kinematics."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from adjoin.contact.terrain import Heightfield
+from adjoin.dynamics.centroidal import center_of_mass
+from adjoin.dynamics.kinematics import forward_kinematics
+from adjoin.errors import InputError
+from adjoin.model.model import Model
+from adjoin.model.parts import WORLD, Frame
+from adjoin.spatial.rotation import to_quaternion
+from adjoin.viewer import mesh
+from adjoin.viewer.mesh import Mesh
+from adjoin.viewer.parts import Part, parts_of
+
+FORCE = (222, 60, 75)
+BALANCE = (250, 190, 40)
+GROUND = (238, 240, 243)
+TERRAIN = (196, 203, 190)
+FIELD_OF_VIEW = math.radians(40.0)
+
+
+class Forces(NamedTuple):
+    """Contact forces to draw, (..., n, 3) both."""
+
+    position: np.ndarray
+    force: np.ndarray
+
+    def at(self, frame: int) -> "Forces":
+        """Those of one frame."""
+        return Forces(self.position[frame], self.force[frame])
+
+
+class Scene:
+    """What a page shows. Positions of environments are those of a grid, so that they do not overlap.
+
+    Args:
+        server: a viser server.
+        model: the robot.
+        q: where the robots are at first, (environments, nq).
+        spacing: between environments, m; by default about one and a half robots.
+        terrain: heights in the place of the ground.
+        visuals: parts that take the place of a link's shapes, by its name.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        model: Model,
+        q: torch.Tensor,
+        spacing: float | None = None,
+        terrain: Heightfield | None = None,
+        visuals: Mapping[str, list[Part]] | None = None,
+    ):
+        self.server, self.model = server, model
+        self.parts = parts_of(model, visuals)
+        if not self.parts:
+            raise InputError(f"viewer: {model.name!r} has no bodies and no shapes, so there is nothing to see")
+        frames = [Frame(str(k), part.body, part.position, part.rotation) for k, part in enumerate(self.parts)]
+        self._drawn = Model(model.name, model.bodies, tuple(frames), gravity=model.gravity)
+        poses = self._poses(q)
+        reach = np.array([np.abs(part.mesh.vertices * part.scale).max() for part in self.parts])
+        low = (poses[..., :3] - reach[:, None]).reshape(-1, 3).min(0)
+        high = (poses[..., :3] + reach[:, None]).reshape(-1, 3).max(0)
+        self.size = float(max(high - low))
+        self.offsets = _grid(len(q), 1.1 * self.size if spacing is None else spacing)
+        self._arrows: Any = None
+        self._axes: Any = None
+        self._balance: Any = None
+        server.scene.set_up_direction("+z")
+        self._ground(float(low[2]), terrain)
+        self._frame_camera(low + self.offsets.min(0), high + self.offsets.max(0))
+        self._moving = self._add_parts(poses)
+
+    def draw(
+        self,
+        q: torch.Tensor,
+        forces: Forces | None = None,
+        *,
+        frames: bool = False,
+        center_of_mass: bool = False,
+    ) -> None:
+        """Move everything to where it is at these configurations, (environments, nq)."""
+        poses = self._poses(q)
+        with self.server.atomic():
+            for handle, chosen in self._moving:
+                handle.batched_positions, handle.batched_wxyzs = self._placed(poses[:, chosen])
+            self._draw_forces(forces)
+            self._draw_axes(q if frames else None)
+            self._draw_balance(q if center_of_mass else None)
+
+    # What stands still
+
+    def _ground(self, lowest: float, terrain: Heightfield | None) -> None:
+        scene = self.server.scene
+        scene.configure_environment_map("warehouse", environment_intensity=0.55)
+        planes = [shape for shape in self.model.geometries if shape.kind == "plane" and shape.body == WORLD]
+        if terrain is not None:
+            surface = mesh.heights(terrain.heights.detach().cpu().double().numpy(), terrain.spacing, terrain.origin)
+            scene.add_mesh_simple("/terrain", surface.vertices, surface.faces, color=TERRAIN, side="double")
+            return
+        cell = 10.0 ** round(math.log10(self.size)) / 4
+        look = {
+            "infinite_grid": True,
+            "cell_size": cell,
+            "section_size": 4 * cell,
+            "cell_color": (214, 218, 224),
+            "section_color": (180, 187, 197),
+            "fade_distance": 40.0 * self.size,
+            "shadow_opacity": 0.35,
+            "plane_color": GROUND,
+            "plane_opacity": 1.0,
+        }
+        for index, plane in enumerate(planes):
+            place = {"position": plane.position, "wxyz": to_quaternion(plane.rotation)}
+            scene.add_grid(f"/ground/{index}", **look, **place)
+        if not planes:
+            floats = any(body.joint.kind == "free" for body in self.model.bodies)
+            level = 0.0 if floats or lowest > -0.2 * self.size else lowest
+            scene.add_grid("/ground", **look, position=(0.0, 0.0, level))
+
+    def _frame_camera(self, low: np.ndarray, high: np.ndarray) -> None:
+        centre = 0.5 * (low + high)
+        radius = 0.5 * float(np.linalg.norm(high - low))
+        towards = np.array([1.0, -0.75, 0.55])
+        distance = 1.05 * radius / math.sin(0.5 * FIELD_OF_VIEW)
+        camera = self.server.initial_camera
+        camera.position = centre + distance * towards / np.linalg.norm(towards)
+        camera.look_at = centre
+        camera.fov = FIELD_OF_VIEW
+
+    # What moves
+
+    def _add_parts(self, poses: np.ndarray) -> list[tuple[Any, np.ndarray]]:
+        """Instances of each mesh, apart for what moves and what stands; those that move with the indices of parts."""
+        groups: dict[tuple[Mesh, bool], list[int]] = {}
+        for index, part in enumerate(self.parts):
+            groups.setdefault((part.mesh, part.body == WORLD), []).append(index)
+        moving = []
+        for number, ((surface, fixed), chosen) in enumerate(groups.items()):
+            count = len(self.offsets)
+            positions, turns = self._placed(poses[:, chosen])
+            handle = self.server.scene.add_batched_meshes_simple(
+                f"/{'world' if fixed else 'robot'}/{number}",
+                surface.vertices,
+                surface.faces,
+                turns,
+                positions,
+                batched_scales=np.tile([self.parts[index].scale for index in chosen], (count, 1)).astype(np.float32),
+                batched_colors=np.tile([self.parts[index].colour for index in chosen], (count, 1)).astype(np.uint8),
+                lod="off",
+            )
+            if not fixed:
+                moving.append((handle, np.array(chosen)))
+        return moving
+
+    def _poses(self, q: torch.Tensor) -> np.ndarray:
+        """Of all parts, (environments, parts, 7): x y z and the quaternion w x y z."""
+        return forward_kinematics(self._drawn, q, output="quaternion").float().cpu().numpy()
+
+    def _placed(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positions in the grid and quaternions of instances, environment by environment."""
+        positions = poses[..., :3] + self.offsets[:, None]
+        return positions.reshape(-1, 3), poses[..., 3:].reshape(-1, 4)
+
+    # What can be shown besides
+
+    def _draw_forces(self, forces: Forces | None) -> None:
+        if forces is None:
+            _hide(self._arrows)
+            return
+        newton = 0.9 * self.size / (max(self.model.mass, 1e-6) * max(np.linalg.norm(self.model.gravity), 1.0))
+        force = np.nan_to_num(forces.force.reshape(len(self.offsets), -1, 3))
+        length = newton * np.linalg.norm(force, axis=-1).reshape(-1)
+        positions = (np.nan_to_num(forces.position).reshape(force.shape) + self.offsets[:, None]).reshape(-1, 3)
+        width = np.minimum(0.022 * self.size, 0.25 * length)
+        scales = np.maximum(np.stack([width, width, length], -1), 1e-6)
+        turns = _from_z(force.reshape(-1, 3))
+        if self._arrows is None:
+            surface = mesh.arrow()
+            self._arrows = self.server.scene.add_batched_meshes_simple(
+                "/forces",
+                surface.vertices,
+                surface.faces,
+                turns,
+                positions,
+                batched_scales=scales.astype(np.float32),
+                batched_colors=FORCE,
+                lod="off",
+                cast_shadow=False,
+                receive_shadow=False,
+            )
+            return
+        self._arrows.visible = True
+        self._arrows.batched_positions, self._arrows.batched_wxyzs = positions, turns
+        self._arrows.batched_scales = scales
+
+    def _draw_axes(self, q: torch.Tensor | None) -> None:
+        if q is None or not self.model.frames:
+            _hide(self._axes)
+            return
+        poses = forward_kinematics(self.model, q, output="quaternion").float().cpu().numpy()
+        positions, turns = self._placed(poses)
+        if self._axes is None:
+            length = 0.08 * self.size
+            self._axes = self.server.scene.add_batched_axes(
+                "/frames", turns, positions, axes_length=length, axes_radius=0.06 * length
+            )
+            return
+        self._axes.visible = True
+        self._axes.batched_positions, self._axes.batched_wxyzs = positions, turns
+
+    def _draw_balance(self, q: torch.Tensor | None) -> None:
+        if q is None:
+            _hide(self._balance)
+            return
+        positions = center_of_mass(self.model, q).float().cpu().numpy() + self.offsets
+        if self._balance is None:
+            surface = mesh.sphere()
+            radius = 0.03 * self.size
+            self._balance = self.server.scene.add_batched_meshes_simple(
+                "/center of mass",
+                surface.vertices,
+                surface.faces,
+                np.tile((1.0, 0.0, 0.0, 0.0), (len(positions), 1)),
+                positions,
+                batched_scales=np.full(len(positions), radius, np.float32),
+                batched_colors=BALANCE,
+                lod="off",
+            )
+            return
+        self._balance.visible = True
+        self._balance.batched_positions = positions
+
+
+def _hide(handle: Any) -> None:
+    if handle is not None:
+        handle.visible = False
+
+
+def _grid(count: int, spacing: float) -> np.ndarray:
+    """Places in a square around the origin, (count, 3)."""
+    columns = math.ceil(math.sqrt(count))
+    index = np.arange(count)
+    places = np.stack([index % columns, index // columns, 0 * index], -1).astype(np.float32)
+    return ((places - 0.5 * places.max(0)) * spacing).astype(np.float32)
+
+
+def _from_z(directions: np.ndarray) -> np.ndarray:
+    """Quaternions that turn z into directions, (n, 3); those of no length stay."""
+    length = np.linalg.norm(directions, axis=-1, keepdims=True)
+    x, y, z = np.where(length > 0.0, directions / np.maximum(length, 1e-30), (0.0, 0.0, 1.0)).T
+    turns = np.stack([1.0 + z, -y, x, np.zeros_like(z)], -1)
+    turns[z < -0.999999] = (0.0, 1.0, 0.0, 0.0)
+    return turns / np.linalg.norm(turns, axis=-1, keepdims=True)

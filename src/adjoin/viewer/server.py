@@ -1,0 +1,42 @@
+"""Starting and stopping viser quietly: what there is to say, the viewer says itself."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from adjoin.errors import InputError
+
+
+def start(host: str, port: int) -> Any:
+    """A viser server.
+
+    Raises:
+        InputError: viser is not installed, or there is no such address to listen on.
+    """
+    try:
+        import viser
+    except ImportError:
+        raise InputError("the viewer needs viser; install it with: pip install 'adjoin[viewer]'") from None
+    if not isinstance(port, int) or not 0 <= port < 65536:
+        raise InputError(f"Viewer: port must be a whole number from 0 to 65535, got {port!r}")
+    with _quiet():
+        return viser.ViserServer(host=host, port=port, verbose=False)
+
+
+def stop(server: Any) -> None:
+    """Stop serving."""
+    with _quiet():
+        server.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the messages that viser prints through rich."""
+    import rich
+
+    console = rich.get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
