@@ -1,9 +1,16 @@
-"""Load a robot, look at it, move it about its configuration space, change it, save it."""
+"""Load a robot, look at it, move it about its configuration space, change it, save it.
 
+One learns: a file becomes an immutable model that prints as a table; mistakes are refused with line and reason; free
+bases live on a manifold; robots can be changed and put together. `adjoin view` shows them in a browser.
+"""
+
+import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 
@@ -32,7 +39,22 @@ ARM = """
 """
 
 
-def main() -> None:
+def draw(axes: Any, model: adjoin.Model, q: torch.Tensor) -> None:
+    """Every frame as a dot, every body joined with its parent and its frames."""
+    places = {frame.name: pose for frame, pose in zip(model.frames, adjoin.forward_kinematics(model, q), strict=True)}
+    names = [body.name for body in model.bodies]
+    lines = [(body.name, names[body.parent]) for body in model.bodies if body.parent >= 0]
+    lines += [(frame.name, names[frame.body]) for frame in model.frames if frame.body >= 0]
+    for ends in lines:
+        axes.plot(*torch.stack([places[end][:3, 3] for end in ends], 1), ".-", color="C0", linewidth=2)
+    axes.set(title=f"{model.name}: {len(names)} bodies, nv {model.nv}", xlabel="x, m", ylabel="y, m", zlabel="z, m")
+    axes.set_aspect("equal")
+    axes.locator_params(nbins=4)
+
+
+def main(quick: bool = False, folder: Path | None = None) -> Path:
+    folder = folder or Path(tempfile.mkdtemp())
+
     # From text here; a path works the same. The fixed tool is welded to `lower` and stays as a frame.
     arm = adjoin.load(ARM)
     print(arm, "\n")
@@ -62,12 +84,22 @@ def main() -> None:
     print(repr(both))
 
     # Saved without pickle, equal when loaded; and exported as URDF.
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "both.safetensors"
-        adjoin.save(both, file)
-        assert adjoin.load(file) == both
+    adjoin.save(both, folder / "both.safetensors")
+    assert adjoin.load(folder / "both.safetensors") == both
     assert adjoin.load(adjoin.to_urdf(arm)).nv == arm.nv
+
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    for place, model in enumerate((dog, adjoin.robots.load("g1"))):
+        home = torch.tensor(model.keyframe("home").q, dtype=torch.float64)
+        draw(figure.add_subplot(1, 2, place + 1, projection="3d"), model, home)
+    picture = folder / "load.png"
+    figure.savefig(picture, dpi=100)
+    print(f"a quadruped and a humanoid: {picture}")
+    return picture
 
 
 if __name__ == "__main__":
-    main()
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--quick", action="store_true", help="there is nothing to shorten")
+    options.add_argument("--folder", type=Path, help="where the model and the picture go")
+    main(**vars(options.parse_args()))

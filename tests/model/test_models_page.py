@@ -1,9 +1,6 @@
-"""The page about models names what there is, and its example runs."""
+"""The page about models names what there is."""
 
-import runpy
 from pathlib import Path
-
-import pytest
 
 import adjoin
 from adjoin.model.parameters import PARAMETERS
@@ -21,12 +18,3 @@ def test_the_page_names_every_parameter_robot_and_flaw():
     for name in adjoin.robots.names():
         if name != "pendulum":
             assert f"| `{name}` | {adjoin.robots.load(name).nv} |" in page
-
-
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]):
-    example = ROOT / "examples" / "01_load.py"
-    assert len(example.read_text().splitlines()) < 120
-    runpy.run_path(str(example), run_name="__main__")
-    out = capsys.readouterr().out
-    assert "refused: <text>:16: <limit>: joint 'shoulder': lower=-1.5 is above upper=-2" in out
-    assert "Model('world': 15 bodies" in out
