@@ -86,10 +86,19 @@ def load(name: str, **given: Any) -> "Model":
 
     found = source(name)
     if isinstance(found, str) and found != robots.PENDULUM:
-        return load_file(found, **given)
+        try:
+            return load_file(found, **given)
+        except ModelError as error:
+            raise ModelError(f"{error}\n`adjoin check {name}` looks for every problem") from None
     if given:
         raise InputError(f"{name!r} ships and loads as it is, without {flags(', '.join(given))}")
     return robots.load(name)
+
+
+def visuals(name: str) -> Path | None:
+    """The file whose visual meshes a viewer may draw: that of a URDF."""
+    path = Path(name)
+    return path if path.suffix == ".urdf" and path.is_file() else None
 
 
 def flags(text: str) -> str:

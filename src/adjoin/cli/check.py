@@ -1,0 +1,70 @@
+"""`adjoin check`: every problem of a robot file, and what would make it load."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from adjoin.cli.output import print_json
+from adjoin.cli.robot import add_robot, flags, load, options, source
+from adjoin.errors import AdjoinError
+
+EXAMPLES = """\
+examples:
+  adjoin check robot.urdf
+  adjoin check *.urdf --json
+  adjoin check robot.urdf --accept mass --package my_robot=folder
+
+Every element is read by itself, so that one problem does not hide the next.
+"""
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    parser = commands.add_parser("check", help="validate robot files and explain every problem", epilog=EXAMPLES)
+    add_robot(parser, many=True)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Checks every file; 1 if one has a problem."""
+    checked = [_check(name, options(arguments)) for name in arguments.robots]
+    ok = all(each["ok"] for each in checked)
+    if arguments.json:
+        print_json({"ok": ok, "files": checked})
+    else:
+        print("\n".join(map(_report, checked)))
+    return 0 if ok else 1
+
+
+def _check(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    from adjoin.io.problems import Problems, find
+
+    try:
+        path = source(name)
+        found = find(path, **given) if isinstance(path, str) and Path(path).is_file() else Problems()
+        if not found.texts:
+            load(name, **given)
+    except AdjoinError as error:
+        found = Problems([str(error)])
+    remedy = [
+        word
+        for option, value in found.remedy.items()
+        for each in ([value] if isinstance(value, str) else value)
+        for word in (f"--{option}", each)
+    ]
+    problems = [flags(text) for text in found.texts]
+    return {"file": name, "ok": not problems, "problems": problems, "loads_with": remedy, "partial": found.partial}
+
+
+def _report(checked: dict[str, Any]) -> str:
+    problems = checked["problems"]
+    if not problems:
+        return f"{checked['file']}: no problem found"
+    lines = [f"{checked['file']}: {len(problems)} problem{'s' if len(problems) > 1 else ''}"]
+    lines += [f"  {text}" for text in problems]
+    if checked["loads_with"]:
+        lines.append(f"  It loads as it is with: {' '.join(checked['loads_with'])}")
+    elif checked["partial"]:
+        lines.append("  What depends on these could not be looked at; check again when they are right.")
+    return "\n".join(lines)
