@@ -78,13 +78,15 @@ class Kernel:
 
         return self._once(("jvp", moved), make)
 
-    def code(self, device: torch.device, dtype: torch.dtype) -> "CpuKernel | CudaKernel | None":
+    def code(self, device: torch.device, dtype: torch.dtype) -> "CpuKernel | CudaKernel | _Nothing | None":
         """The compiled form for a device; None where only the interpreter runs."""
         found = self._made.get((device, dtype))
         if found is None and device.type == "cpu":
             return self._once((device, dtype), lambda: CpuKernel(self.program, BITS[dtype]))
         if found is None and device.type == "cuda":
             return self._once((device, dtype), lambda: CudaKernel(self.program, BITS[dtype], device))
+        if found is None and device.type == "meta":
+            return self._once((device, dtype), _Nothing)
         return found
 
     def _derive(self, program: Program) -> "Kernel":
@@ -196,6 +198,21 @@ class Kernel:
 
 
 _registry: "weakref.WeakValueDictionary[str, Kernel]" = weakref.WeakValueDictionary()
+
+
+class _Nothing:
+    """What runs on torch's meta device: results there have shapes and no numbers."""
+
+    def lanes(self, batch: int) -> int:
+        return 1
+
+    def launch(self, words: Sequence[int], batch: int, integers: Sequence[int]) -> None:
+        pass
+
+
+def launched(device: torch.device, dtype: torch.dtype) -> list[Program]:
+    """Programs of the kernels that were launched on a device and are still held by somebody."""
+    return [kernel.program for kernel in list(_registry.values()) if (device, dtype) in kernel._made]
 
 
 def _forward_mode() -> bool:
