@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adjoin.cli.robot import add_robot, load, options, visuals
-from adjoin.cli.simulate import count
+from adjoin.cli.setup import count
 from adjoin.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def trajectory(path: Path, model: "Model") -> "tuple[np.ndarray, float]":
     try:
         with np.load(path) as file:
             q, time = file["q"], file["time"]
-    except (KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not an NPZ file with q and time, as adjoin simulate writes: {error}") from None
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile):
+        raise InputError(f"{path} is not an NPZ file with q and time, as `adjoin simulate --out` writes") from None
     if q.ndim not in (2, 3) or q.shape[-1] != model.nq or time.shape != q.shape[:1]:
         raise InputError(
             f"{path}: q has the shape {q.shape} and time {time.shape}; for {model.name!r} they must be "
