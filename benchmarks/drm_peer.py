@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from report import in_turn
 from torch.utils.data import DataLoader
 
 from adjoin.learn import rigid_body_params
 from adjoin.learn.robot_model import DifferentiableRobotModel
 from adjoin.learn.training import train_epoch
+from adjoin.peers.timing import in_turn
 
 LINK, BATCH, RATE = "iiwa_link_1", 100, 1e-2
 PEER = "differentiable-robot-model 0.2.3"

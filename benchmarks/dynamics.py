@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from report import Report, best_of, gpu_target, gpu_time, in_turn, parser
+from report import Report, best_of, gpu_target, gpu_time, parser
 
 import adjoin
 from adjoin import trace as at
@@ -37,6 +37,7 @@ from adjoin.dynamics.derivatives import aba_derivatives
 from adjoin.dynamics.jacobian import jacobian
 from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.dynamics.rnea import rnea
+from adjoin.peers.timing import in_turn
 from adjoin.trace import cuda
 from adjoin.trace.cache import Cache
 from adjoin.trace.cpu import CpuKernel
@@ -164,7 +165,7 @@ def cpu(report: Report, arguments: Namespace) -> None:
     rounds, model = 5 if arguments.quick else 25, load("Go2")
     peer = None
     if importlib.util.find_spec("pinocchio"):
-        from peer import Pinocchio
+        from adjoin.peers.pinocchio import Pinocchio
 
         peer = Pinocchio(model)
     torch.set_num_threads(1)
@@ -370,7 +371,7 @@ def room(device: str) -> float:
 
 def pinocchio_row(robot: str) -> dict[str, float]:
     """Pinocchio on one thread at batch 4096, nanoseconds a robot."""
-    from peer import Pinocchio
+    from adjoin.peers.pinocchio import Pinocchio
 
     peer, row = Pinocchio(load(robot)), {}
     for name in ("RNEA", "CRBA", "ABA"):

@@ -35,9 +35,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from report import Report, gpu_time, in_turn, parser
+from report import Report, gpu_time, parser
 
 import adjoin
+from adjoin.peers.timing import in_turn
 from adjoin.trace.interpret import interpret
 from adjoin.trace.program import Slot, trace
 
@@ -217,7 +218,7 @@ def mujoco_peer() -> Any:
     """MuJoCo with the same robot, where it is installed."""
     if not importlib.util.find_spec("mujoco"):
         return None
-    from mujoco_peer import MuJoCo
+    from adjoin.peers.mujoco import MuJoCo
 
     return MuJoCo(load("laikago"), [f"{foot}/0" for foot in FEET], DT)
 

@@ -1,4 +1,4 @@
-"""Pinocchio on our robots, for benchmarks that run it beside ours."""
+"""Pinocchio on our robots, for benchmarks that run it beside ours; imported only where it is installed."""
 
 import importlib
 import xml.etree.ElementTree as ElementTree
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-import adjoin
+from adjoin.io.urdf_write import to_urdf
+from adjoin.model.model import Model
 
 pinocchio: Any = importlib.import_module("pinocchio")  # its names are made at run time
 
@@ -16,8 +17,8 @@ pinocchio: Any = importlib.import_module("pinocchio")  # its names are made at r
 class Pinocchio:
     """One of our robots as Pinocchio reads it from a URDF, with the joint types and the order it chooses itself."""
 
-    def __init__(self, model: adjoin.Model):
-        tree = ElementTree.fromstring(adjoin.to_urdf(model))
+    def __init__(self, model: Model):
+        tree = ElementTree.fromstring(to_urdf(model))
         for link in tree.iter("link"):
             for shape in link.findall("collision"):
                 link.remove(shape)

@@ -1,4 +1,4 @@
-"""MuJoCo on our quadrupeds, for benchmarks that run it beside ours."""
+"""MuJoCo on our quadrupeds, for benchmarks that run it beside ours; imported only where it is installed."""
 
 import importlib
 from collections.abc import Callable
@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-import adjoin
+from adjoin.io.urdf_write import to_urdf
+from adjoin.model.model import Model
 
 mujoco: Any = importlib.import_module("mujoco")
 
@@ -20,8 +21,8 @@ class MuJoCo:
         dt: seconds a step.
     """
 
-    def __init__(self, model: adjoin.Model, touching: list[str], dt: float):
-        spec = mujoco.MjSpec.from_string(adjoin.to_urdf(model))
+    def __init__(self, model: Model, touching: list[str], dt: float):
+        spec = mujoco.MjSpec.from_string(to_urdf(model))
         spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
         for shape in spec.geoms:
             shape.contype, shape.conaffinity = int(shape.name in touching), 0

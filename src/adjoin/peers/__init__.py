@@ -1,0 +1,1 @@
+"""Other libraries on the same robots and tasks, for figures beside theirs."""
