@@ -7,8 +7,6 @@ from functools import cache
 
 import numpy as np
 
-SEGMENTS = 32  # around an axis
-
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
@@ -24,21 +22,21 @@ class Mesh:
 
 
 @cache
-def sphere() -> Mesh:
+def sphere(segments: int = 32) -> Mesh:
     """Of radius 1."""
-    return _turned([_arc(-math.pi / 2, math.pi / 2)])
+    return _turned([_arc(-math.pi / 2, math.pi / 2, segments)], segments)
 
 
 @cache
-def cylinder() -> Mesh:
+def cylinder(segments: int = 32) -> Mesh:
     """Of radius 1 and half length 1, along z."""
-    return _turned([[(0.0, -1.0), (1.0, -1.0)], [(1.0, -1.0), (1.0, 1.0)], [(1.0, 1.0), (0.0, 1.0)]])
+    return _turned([[(0.0, -1.0), (1.0, -1.0)], [(1.0, -1.0), (1.0, 1.0)], [(1.0, 1.0), (0.0, 1.0)]], segments)
 
 
 @cache
-def capsule(half: float) -> Mesh:
+def capsule(half: float, segments: int = 32) -> Mesh:
     """Of radius 1, along z; `half` is half the distance between the centres of its caps."""
-    return _turned([_arc(-math.pi / 2, 0.0, -half) + _arc(0.0, math.pi / 2, half)])
+    return _turned([_arc(-math.pi / 2, 0.0, segments, -half) + _arc(0.0, math.pi / 2, segments, half)], segments)
 
 
 @cache
@@ -51,7 +49,8 @@ def arrow() -> Mesh:
             [(shaft, 0.0), (shaft, head)],
             [(shaft, head), (1.0, head)],
             [(1.0, head), (0.0, 1.0)],
-        ]
+        ],
+        segments=16,
     )
 
 
@@ -117,26 +116,26 @@ def heights(values: np.ndarray, spacing: tuple[float, float], origin: Sequence[f
     return Mesh(vertices, np.concatenate([np.stack([here, right, corner], 1), np.stack([here, corner, above], 1)]))
 
 
-def _arc(start: float, end: float, shift: float = 0.0) -> list[tuple[float, float]]:
+def _arc(start: float, end: float, segments: int, shift: float = 0.0) -> list[tuple[float, float]]:
     """(radius, z) along an arc of radius 1 from an angle above the equator to another."""
-    steps = round(SEGMENTS / 2 * (end - start) / math.pi)
+    steps = max(2, round(segments / 2 * (end - start) / math.pi))
     angles = [start + (end - start) * k / steps for k in range(steps + 1)]
     return [(abs(math.cos(angle)), math.sin(angle) + shift) for angle in angles]
 
 
-def _turned(profiles: Sequence[Sequence[tuple[float, float]]]) -> Mesh:
+def _turned(profiles: Sequence[Sequence[tuple[float, float]]], segments: int) -> Mesh:
     """Profiles of (radius, z), from below to above, turned about z; each is smooth, with edges between them."""
-    turn = 2.0 * np.pi * np.arange(SEGMENTS) / SEGMENTS
+    turn = 2.0 * np.pi * np.arange(segments) / segments
     vertices, faces = [], []
     count = 0
     for profile in profiles:
         radius, z = np.array(profile).T[:, :, None]
-        rings = np.stack([radius * np.cos(turn), radius * np.sin(turn), np.broadcast_to(z, (len(z), SEGMENTS))], -1)
-        here = count + np.arange(rings.shape[0] * SEGMENTS).reshape(-1, SEGMENTS)
+        rings = np.stack([radius * np.cos(turn), radius * np.sin(turn), np.broadcast_to(z, (len(z), segments))], -1)
+        here = count + np.arange(rings.shape[0] * segments).reshape(-1, segments)
         low, high = here[:-1], here[1:]
         low_next, high_next = np.roll(low, -1, 1), np.roll(high, -1, 1)
         for face in ((low, low_next, high_next), (low, high_next, high)):
             faces.append(np.stack(face, -1).reshape(-1, 3))
         vertices.append(rings.reshape(-1, 3))
-        count += rings.shape[0] * SEGMENTS
+        count += rings.shape[0] * segments
     return Mesh(np.concatenate(vertices), np.concatenate(faces))

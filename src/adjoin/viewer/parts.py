@@ -1,27 +1,26 @@
 """What of a model is drawn: its shapes, and sticks for links that have none."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Geometry
-from adjoin.spatial.rotation import from_axis_angle
+from adjoin.spatial import vector
+from adjoin.spatial.rotation import from_quaternion
 from adjoin.spatial.vector import IDENTITY, ZERO
 from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
 
 Colour = tuple[int, int, int]
 
-SHELL: Colour = (226, 229, 233)
-LIMBS: tuple[Colour, ...] = ((58, 68, 84), (226, 229, 233))
-ACCENT: Colour = (240, 127, 60)
-FIXED: Colour = (150, 156, 165)
-STICK: Colour = (58, 68, 84)
+LIGHT: Colour = (224, 228, 234)
+DARK: Colour = (32, 40, 54)
+ACCENT: Colour = (233, 84, 22)
+FIXED: Colour = (140, 147, 158)
 
 
 @dataclass(frozen=True)
@@ -45,24 +44,25 @@ class Part:
     rotation: Mat3 = IDENTITY
 
 
-def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None) -> list[Part]:
+def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None, segments: int = 32) -> list[Part]:
     """Everything solid of a model; planes are left to the ground.
 
     Args:
         model: the robot.
         visuals: parts to draw in place of a link's shapes, by the link's name.
+        segments: around what is round.
     """
     visuals = visuals or {}
     colours = _colours(model)
     found = [part for parts in visuals.values() for part in parts]
     for shape in model.geometries:
         if shape.link not in visuals and shape.kind != "plane":
-            found.append(_solid(shape, colours[shape.body]))
+            found.append(_solid(shape, colours[shape.body], segments))
     shown = {part.body for part in found}
     size = _size(model)
     for index, body in enumerate(model.bodies):
         if index not in shown and body.joint.kind != "free":
-            found += _skeleton(model, index, size)
+            found += _skeleton(model, index, size, segments)
     return found
 
 
@@ -73,21 +73,20 @@ def _colours(model: Model) -> dict[int, Colour]:
     for index, body in enumerate(model.bodies):
         depth[index] = depth[body.parent] + 1
         ends.discard(body.parent)
-    found = {index: LIMBS[(depth[index] - 1) % len(LIMBS)] for index in range(len(model.bodies))}
-    found.update({index: SHELL for index in found if depth[index] == 0})
+    found = {index: (LIGHT, DARK)[depth[index] % 2] for index in range(len(model.bodies))}
     found.update({index: ACCENT for index in ends if depth[index] > 0})
     found[WORLD] = FIXED
     return found
 
 
-def _solid(shape: Geometry, colour: Colour) -> Part:
+def _solid(shape: Geometry, colour: Colour, segments: int) -> Part:
     a, b, c = shape.size
-    solids: dict[str, tuple[Any, Vec3]] = {
-        "sphere": (mesh.sphere, (a, a, a)),
-        "ellipsoid": (mesh.sphere, (a, b, c)),
+    solids: dict[str, tuple[Callable[[], Mesh], Vec3]] = {
+        "sphere": (lambda: mesh.sphere(segments), (a, a, a)),
+        "ellipsoid": (lambda: mesh.sphere(segments), (a, b, c)),
         "box": (mesh.box, (a, b, c)),
-        "cylinder": (mesh.cylinder, (a, a, b)),
-        "capsule": (lambda: mesh.capsule(round(b / a, 6) if a > 0.0 else 0.0), (a, a, a)),
+        "cylinder": (lambda: mesh.cylinder(segments), (a, a, b)),
+        "capsule": (lambda: mesh.capsule(round(b / a, 6), segments), (a, a, a)),
         "hull": (lambda: mesh.hull(np.array(shape.vertices)), (1.0, 1.0, 1.0)),
     }
     surface, scale = solids[shape.kind]
@@ -103,7 +102,7 @@ def _size(model: Model) -> float:
     return max(*reach.values(), 0.1)
 
 
-def _skeleton(model: Model, index: int, size: float) -> list[Part]:
+def _skeleton(model: Model, index: int, size: float, segments: int) -> list[Part]:
     """A ball where a body's joint is, and sticks from there to the joints that follow, or to its end."""
     radius = 0.012 * size
     ball = 1.8 * radius
@@ -111,19 +110,24 @@ def _skeleton(model: Model, index: int, size: float) -> list[Part]:
     if not ends:
         ends = [frame.position for frame in model.frames if frame.body == index] + [model.bodies[index].com]
         ends = [max(ends, key=lambda end: math.dist(end, ZERO))]
-    joint = Part(index, mesh.sphere(), (ball, ball, ball), ACCENT)
-    return [joint, *[stick(index, ZERO, end, radius) for end in ends if math.dist(end, ZERO) > radius]]
+    joint = Part(index, mesh.sphere(segments), (ball, ball, ball), ACCENT)
+    return [joint, *[_stick(index, end, radius, segments) for end in ends if math.dist(end, ZERO) > radius]]
 
 
-def stick(body: int, start: Vec3, end: Vec3, radius: float, colour: Colour = STICK) -> Part:
-    """A thin cylinder between two points of a body."""
-    along = np.subtract(end, start)
-    length = float(np.linalg.norm(along))
-    z = along / length
-    axis = np.cross((0.0, 0.0, 1.0), z)
-    sine = float(np.linalg.norm(axis))
-    axis = axis / sine if sine > 1e-9 else np.array((1.0, 0.0, 0.0))
-    x, y, z = axis.tolist()
-    middle = np.add(start, end) / 2
-    rotation = from_axis_angle((x, y, z), math.atan2(sine, float(along[2]) / length))
-    return Part(body, mesh.cylinder(), (radius, radius, length / 2), colour, tuple(middle.tolist()), rotation)
+def _stick(body: int, end: Vec3, radius: float, segments: int) -> Part:
+    """A thin cylinder from a body's origin to a point of it."""
+    length = math.dist(end, ZERO)
+    w, x, y, z = from_z(np.array([end]))[0].tolist()
+    middle = vector.scale(0.5, end)
+    return Part(
+        body, mesh.cylinder(segments), (radius, radius, length / 2), DARK, middle, from_quaternion((w, x, y, z))
+    )
+
+
+def from_z(directions: np.ndarray) -> np.ndarray:
+    """Quaternions that turn z into directions, (n, 3); those of no length stay."""
+    length = np.linalg.norm(directions, axis=-1, keepdims=True)
+    x, y, z = np.where(length > 0.0, directions / np.maximum(length, 1e-30), (0.0, 0.0, 1.0)).T
+    turns = np.stack([1.0 + z, -y, x, np.zeros_like(z)], -1)
+    turns[z < -0.999999] = (0.0, 1.0, 0.0, 0.0)
+    return turns / np.linalg.norm(turns, axis=-1, keepdims=True)

@@ -13,10 +13,10 @@ from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame
-from adjoin.spatial.rotation import to_quaternion
+from adjoin.spatial.rotation import from_quaternion, to_quaternion
 from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
-from adjoin.viewer.parts import Part, parts_of
+from adjoin.viewer.parts import Part, from_z, parts_of
 
 FORCE = (222, 60, 75)
 BALANCE = (250, 190, 40)
@@ -58,17 +58,15 @@ class Scene:
         visuals: Mapping[str, list[Part]] | None = None,
     ):
         self.server, self.model = server, model
-        self.parts = parts_of(model, visuals)
+        self.parts = parts_of(model, visuals, 32 if len(q) <= 16 else 12)
         if not self.parts:
             raise InputError(f"viewer: {model.name!r} has no bodies and no shapes, so there is nothing to see")
         frames = [Frame(str(k), part.body, part.position, part.rotation) for k, part in enumerate(self.parts)]
         self._drawn = Model(model.name, model.bodies, tuple(frames), gravity=model.gravity)
         poses = self._poses(q)
-        reach = np.array([np.abs(part.mesh.vertices * part.scale).max() for part in self.parts])
-        low = (poses[..., :3] - reach[:, None]).reshape(-1, 3).min(0)
-        high = (poses[..., :3] + reach[:, None]).reshape(-1, 3).max(0)
+        low, high = self._extent(poses)
         self.size = float(max(high - low))
-        self.offsets = _grid(len(q), 1.1 * self.size if spacing is None else spacing)
+        self.offsets = _grid(len(q), 1.3 * self.size if spacing is None else spacing)
         self._arrows: Any = None
         self._axes: Any = None
         self._balance: Any = None
@@ -98,7 +96,7 @@ class Scene:
 
     def _ground(self, lowest: float, terrain: Heightfield | None) -> None:
         scene = self.server.scene
-        scene.configure_environment_map("warehouse", environment_intensity=0.55)
+        scene.configure_environment_map("warehouse", environment_intensity=0.4)
         planes = [shape for shape in self.model.geometries if shape.kind == "plane" and shape.body == WORLD]
         if terrain is not None:
             surface = mesh.heights(terrain.heights.detach().cpu().double().numpy(), terrain.spacing, terrain.origin)
@@ -125,12 +123,13 @@ class Scene:
             scene.add_grid("/ground", **look, position=(0.0, 0.0, level))
 
     def _frame_camera(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Look at everything from the front and right of a robot that faces x, and from farther above at many."""
         centre = 0.5 * (low + high)
-        radius = 0.5 * float(np.linalg.norm(high - low))
-        towards = np.array([1.0, -0.75, 0.55])
-        distance = 1.05 * radius / math.sin(0.5 * FIELD_OF_VIEW)
+        many = len(self.offsets) > 4
+        away = np.array([1.0, -0.75, 0.9 if many else 0.55])
+        distance = (0.85 if many else 0.95) * 0.5 * np.linalg.norm(high - low) / math.sin(0.5 * FIELD_OF_VIEW)
         camera = self.server.initial_camera
-        camera.position = centre + distance * towards / np.linalg.norm(towards)
+        camera.position = centre + distance * away / np.linalg.norm(away)
         camera.look_at = centre
         camera.fov = FIELD_OF_VIEW
 
@@ -163,6 +162,15 @@ class Scene:
         """Of all parts, (environments, parts, 7): x y z and the quaternion w x y z."""
         return forward_kinematics(self._drawn, q, output="quaternion").float().cpu().numpy()
 
+    def _extent(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The box around everything that is drawn, were all environments in one place."""
+        low = np.array([(part.mesh.vertices * part.scale).min(0) for part in self.parts])
+        high = np.array([(part.mesh.vertices * part.scale).max(0) for part in self.parts])
+        rotation = np.moveaxis(np.array(from_quaternion(tuple(np.moveaxis(poses[..., 3:], -1, 0)))), (0, 1), (-2, -1))
+        middle = poses[..., :3] + (rotation @ (0.5 * (low + high))[..., None])[..., 0]
+        reach = (np.abs(rotation) @ (0.5 * (high - low))[..., None])[..., 0]
+        return (middle - reach).reshape(-1, 3).min(0), (middle + reach).reshape(-1, 3).max(0)
+
     def _placed(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positions in the grid and quaternions of instances, environment by environment."""
         positions = poses[..., :3] + self.offsets[:, None]
@@ -174,13 +182,13 @@ class Scene:
         if forces is None:
             _hide(self._arrows)
             return
-        newton = 0.9 * self.size / (max(self.model.mass, 1e-6) * max(np.linalg.norm(self.model.gravity), 1.0))
+        newton = 0.8 * self.size / (max(self.model.mass, 1e-6) * max(np.linalg.norm(self.model.gravity), 1.0))
         force = np.nan_to_num(forces.force.reshape(len(self.offsets), -1, 3))
         length = newton * np.linalg.norm(force, axis=-1).reshape(-1)
         positions = (np.nan_to_num(forces.position).reshape(force.shape) + self.offsets[:, None]).reshape(-1, 3)
         width = np.minimum(0.022 * self.size, 0.25 * length)
         scales = np.maximum(np.stack([width, width, length], -1), 1e-6)
-        turns = _from_z(force.reshape(-1, 3))
+        turns = from_z(force.reshape(-1, 3))
         if self._arrows is None:
             surface = mesh.arrow()
             self._arrows = self.server.scene.add_batched_meshes_simple(
@@ -249,12 +257,3 @@ def _grid(count: int, spacing: float) -> np.ndarray:
     index = np.arange(count)
     places = np.stack([index % columns, index // columns, 0 * index], -1).astype(np.float32)
     return ((places - 0.5 * places.max(0)) * spacing).astype(np.float32)
-
-
-def _from_z(directions: np.ndarray) -> np.ndarray:
-    """Quaternions that turn z into directions, (n, 3); those of no length stay."""
-    length = np.linalg.norm(directions, axis=-1, keepdims=True)
-    x, y, z = np.where(length > 0.0, directions / np.maximum(length, 1e-30), (0.0, 0.0, 1.0)).T
-    turns = np.stack([1.0 + z, -y, x, np.zeros_like(z)], -1)
-    turns[z < -0.999999] = (0.0, 1.0, 0.0, 0.0)
-    return turns / np.linalg.norm(turns, axis=-1, keepdims=True)

@@ -96,8 +96,11 @@ class Sliders:
 
 
 def _slider(gui: Any, name: str, lower: float, upper: float, unit: str) -> Any:
-    middle = min(max(0.0, lower), upper)
-    return gui.add_slider(name, lower, upper, 1e-3, middle, hint=f"{name}, {lower:.4g} to {upper:.4g} {unit}")
+    digits = 3 if upper - lower > 0.2 else 5
+    inner = (math.ceil(lower * 10**digits - 1e-6) / 10**digits, math.floor(upper * 10**digits + 1e-6) / 10**digits)
+    least, most = inner if inner[0] <= inner[1] else (lower, upper)
+    hint = f"{name}, {lower:.4g} to {upper:.4g} {unit}"
+    return gui.add_slider(name, least, most, 10.0**-digits, min(max(0.0, least), most), hint=hint)
 
 
 def _numbers(kind: str, q: Sequence[float]) -> list[float]:

@@ -69,7 +69,7 @@ class Viewer:
         with gui.add_folder("Show"):
             self._frames = gui.add_checkbox("Frames", False)
             self._center_of_mass = gui.add_checkbox("Centre of mass", False)
-            self._arrows = gui.add_checkbox("Contact forces", True, hint="Known while a motion with contacts plays")
+            self._arrows = gui.add_checkbox("Contact forces", True, visible=False)
         for box in (self._frames, self._center_of_mass, self._arrows):
             box.on_update(lambda _: self._draw())
         self._sliders = Sliders(gui, model, self.q, self._moved)
@@ -92,7 +92,9 @@ class Viewer:
             contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the outputs of a
                 rollout with contacts=True.
         """
-        self._playback.load(motion("Viewer.play", self.model, q, dt, contacts, environments=len(self.q)))
+        shown = motion("Viewer.play", self.model, q, dt, contacts, environments=len(self.q))
+        self._arrows.visible = contacts is not None
+        self._playback.load(shown)
 
     def close(self) -> None:
         """Stop playing and serving."""
