@@ -9,6 +9,7 @@ import adjoin
 from adjoin.control.expansion import Expansion
 from adjoin.control.ilqr import ILQR, Solution
 from adjoin.control.lqr import lqr
+from adjoin.control.problems import Problems
 from adjoin.control.riccati import Fused, Wide
 from adjoin.errors import InputError
 from adjoin.trace import cos
@@ -62,6 +63,17 @@ def reach(solver: ILQR, batch: int = 4, steps: int = 25, **options: Any) -> Solu
     return solver.solve(state, guess, individual={"target": targets}, **options)
 
 
+def problems_at(found: Solution) -> Problems:
+    zero = torch.zeros_like(found.cost)
+    once = {
+        "last_q": found.q[-1],
+        "last_v": found.v[-1],
+        "mu": zero,
+        "individual['target']": zero[:, None].expand(-1, 2),
+    }
+    return Problems(once, {"q": found.q[:-1], "v": found.v[:-1], "control": found.controls})
+
+
 def test_linear_system_takes_one_iteration_to_the_riccati_solution() -> None:
     sim = slider()
     Q, R, P = torch.diag(tensor(3.0, 0.5)), tensor([0.02]), torch.diag(tensor(40.0, 20.0))
@@ -113,12 +125,11 @@ def test_both_backward_passes_agree(second_order: bool) -> None:
     solver = ILQR(arm(), still, ended, limits=(-2.0, 2.0), second_order=second_order)
     found = reach(solver, iterations=2)
     (passes,) = solver._made.values()
-    path = {"q": found.q[:-1], "v": found.v[:-1], "control": found.controls}
-    path |= {"last_q": found.q[-1], "last_v": found.v[-1]}
-    fixed, mu = {"individual['target']": torch.zeros(4, 2, dtype=torch.float64)}, tensor(0.0, 0.0, 0.1, 1.0)
+    problems = problems_at(found)
+    problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
     assert isinstance(passes.backward, Fused)
     wide = Wide(passes.expansion, solver.bounds, second_order)
-    for one, other in zip(passes.backward(path, mu, fixed), wide(path, mu, fixed), strict=True):
+    for one, other in zip(passes.backward(problems, {}), wide(problems, {}), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
 
 
@@ -126,13 +137,11 @@ def test_expected_fall_of_the_cost_is_its_slope() -> None:
     solver = ILQR(arm(), still, ended, limits=False)
     found = reach(solver, iterations=1)
     (passes,) = solver._made.values()
-    path = {"q": found.q[:-1], "v": found.v[:-1], "control": found.controls}
-    path |= {"last_q": found.q[-1], "last_v": found.v[-1]}
-    fixed = {"individual['target']": torch.zeros(4, 2, dtype=torch.float64)}
-    gains = passes.backward(path, torch.zeros(4, dtype=torch.float64), fixed)
-    begin = solver.sim.state(batch=4, dtype=torch.float64)._asdict()
+    problems = problems_at(found)
+    gains = passes.backward(problems, {})
+    problems.once.update(solver.sim.state(batch=4, dtype=torch.float64)._asdict())
     ahead, back = (
-        passes.forward(begin, path, gains, torch.full((4,), part, dtype=torch.float64), fixed)["cost"]
+        passes.forward(problems, gains, torch.full((4,), part, dtype=torch.float64), {}).once["cost"]
         for part in (1e-5, -1e-5)
     )
     torch.testing.assert_close((ahead - back) / 2e-5, gains.first, rtol=1e-6, atol=1e-8)
@@ -209,7 +218,7 @@ def test_contact_is_planned_with() -> None:
 @pytest.mark.parametrize("kind", [Fused, Wide])
 def test_a_motion_is_followed(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind is Wide:
-        monkeypatch.setattr("adjoin.control.ilqr.SMALL", 0)
+        monkeypatch.setattr("adjoin.control.search.SMALL", 0)
     sim = arm()
     solver = ILQR(sim, lambda q, v, control, motion: np.concatenate([10.0 * (q - motion), 1e-3 * control]))
     time = 0.02 * torch.arange(60, dtype=torch.float64)
@@ -242,11 +251,16 @@ def test_batch_shapes_and_history() -> None:
     torch.testing.assert_close(alone.cost, flat.cost[0])
 
 
-def test_pieces_give_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("room", "leaving"), [(3, 0.1), (4, 0.6)])
+def test_problems_that_wait_for_room_get_what_all_at_once_do(
+    room: int, leaving: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     solver = ILQR(arm(), still, ended)
-    whole = reach(solver, batch=7)
-    monkeypatch.setattr("adjoin.control.ilqr._pieces", lambda count, guess: [slice(0, 3), slice(3, 7)])
-    parts = reach(solver, batch=7)
+    whole = reach(solver, batch=11)
+    monkeypatch.setattr("adjoin.control.search.at_once", lambda device: room)
+    monkeypatch.setattr("adjoin.control.search.LEAVING", leaving)
+    parts = reach(solver, batch=11)
+    assert len(whole.iterations.unique()) > 1
     for one, other in zip(whole, parts, strict=True):
         torch.testing.assert_close(one, other)
 

@@ -21,11 +21,13 @@ import numpy as np
 import torch
 
 from adjoin.control.expansion import Expansion, Rows, units
+from adjoin.control.problems import Problems
 from adjoin.dynamics.linear import Factor, dot
 from adjoin.simulation.rollout import Values
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import loop, maximum, minimum, scan, select, when
 from adjoin.trace.function import Function, PerStep
+from adjoin.trace.operator import arrange
 
 SMALL = 28
 """Numbers of dx and du together up to which the whole pass is one launch."""
@@ -152,12 +154,21 @@ class Fused:
 
         backward.__name__ = f"riccati({expansion.model.name})"
         self._streams, self._fixed = tuple(streams), tuple(expansion.fixed)
-        self._function = Function(backward, {**streams, **ends, "mu": (), **expansion.fixed})
+        inputs = {**streams, **ends, "mu": (), **expansion.fixed}
+        self._inputs, self._function = tuple(inputs), Function(backward, inputs)
 
-    def __call__(self, path: Mapping[str, torch.Tensor], mu: torch.Tensor, fixed: Mapping[str, torch.Tensor]) -> Gains:
-        """The gains along a path: states and controls (steps, batch, ...) and "last_q" and "last_v" (batch, ...)."""
-        tensors = [path[name] for name in (*self._streams, "last_q", "last_v")]
-        return Gains(*self._function.kernel([*tensors, mu, *[fixed[n] for n in self._fixed]], (len(path["q"]),)))
+    def __call__(self, problems: Problems, shared: Mapping[str, torch.Tensor], into: Gains | None = None) -> Gains:
+        """The gains along the paths of problems.
+
+        Args:
+            problems: with paths.
+            shared: parameters and named tensors that are the same for all problems.
+            into: contiguous tensors for the results.
+        """
+        once, each = {**shared, **problems.once}, problems.each
+        tensors = [each[name] if name in self._streams else once[name] for name in self._inputs]
+        kernel, batch, tensors = arrange(self._function.kernel, tensors)
+        return Gains(*kernel.run(tensors, (len(each["control"]),), batch, into))
 
     def _backward(self, values: Values) -> dict[str, Any]:
         expansion, mu = self.expansion, values["mu"]
@@ -173,18 +184,24 @@ class Fused:
             slopes, hessian = self._costs(here, slope)
             slopes = [g + dot(column, slope) for g, column in zip(slopes, columns, strict=True)]
 
-            # In this order little has to be kept at a time: first what the gains need, then a column after the other.
-            def entries(j: int, rows: Sequence[int]) -> list[Scalar]:
-                carried = [dot(row, columns[j]) for row in bend]
-                return [hessian[i][j] + dot(columns[i], carried) for i in rows]
+            # Q = l + JᵀVJ. The first rows of J that are those of the identity cost next to nothing, and only they need
+            # the first rows of VJ.
+            same = expansion.model.nv if expansion.straight else 0
+            carried = [[dot(row, column) for row in bend[same:]] for column in columns]
 
-            controls = [entries(j, range(expansion.width)) for j in range(n, expansion.width)]
-            mixed, corner = [row[:n] for row in controls], [row[n:] for row in controls]
+            def entry(i: int, j: int) -> Scalar:
+                found = hessian[i][j] + dot(carried[i], columns[j][same:])
+                return found + dot(bend[j], columns[i]) if j < same else found
+
+            # In this order little has to be kept at a time: first what the gains need, then a column after the other.
+            controls = range(n, expansion.width)
+            mixed = [[entry(i, j) for i in range(n)] for j in controls]
+            corner = symmetric([entry(i, j) for i in controls for j in controls[i - n :]], len(controls))
             feed, gain, good = gains(corner, mixed, slopes[n:], list(here["control"]), mu, self.bounds)
             across = [list(column) for column in zip(*gain, strict=True)]
             pulls = [[m[i] - mu * g for m, g in zip(mixed, across[i], strict=True)] for i in range(n)]
             following = [slopes[i] + dot(pulls[i], feed) for i in range(n)]
-            bent = [[x + dot(pulls[i], across[j]) for i, x in enumerate(entries(j, range(j + 1)))] for j in range(n)]
+            bent = [[entry(i, j) + dot(pulls[i], across[j]) for i in range(j + 1)] for j in range(n)]
             first = first + dot(slopes[n:], feed)
             second = second + 0.5 * dot(feed, [dot(row, feed) for row in corner])
             upper = [bent[j][i] for i in range(n) for j in range(i, n)]
@@ -268,10 +285,12 @@ class Wide:
 
             self._bent = Function(bent, {"weights": (weights,), **expansion.here})
 
-    def __call__(self, path: Mapping[str, torch.Tensor], mu: torch.Tensor, fixed: Mapping[str, torch.Tensor]) -> Gains:
-        """See `Fused`."""
+    def __call__(self, problems: Problems, shared: Mapping[str, torch.Tensor], into: Gains | None = None) -> Gains:
+        """See `Fused`; the results are new tensors."""
         expansion, n = self.expansion, self.expansion.size
-        end = {"q": path["last_q"], "v": path["last_v"], **fixed}
+        once, path = {**shared, **problems.once}, problems.each
+        mu, fixed = once["mu"], {name: once[name] for name in expansion.fixed}
+        end = {"q": once["last_q"], "v": once["last_v"], **fixed}
         slope, bend = self._terminal(*[end[name] for name in self._ends])
         slopes, hessians = self._running(*[{**path, **fixed}[name] for name in self._here])
         jacobians = expansion.jacobians(path, fixed)
