@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.control import CMAES, LBFGS, optimise, plot_losses
+from adjoin.control import CMAES, GaussNewton, optimise, plot_losses
 from adjoin.control.scenes import GOLF_TARGET, golf
 
 STARTS = 5
@@ -21,8 +21,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     folder = folder or Path(tempfile.mkdtemp())
     objective = golf()
     methods = {
-        "L-BFGS": (LBFGS(), 25 if quick else 50),
-        "CMA-ES": (CMAES(sigma=3.0, diagonal=True, patience=2000), 10 if quick else 1500),
+        "Gauss-Newton": (GaussNewton(damping=10.0), 20 if quick else 50),
+        "CMA-ES": (CMAES(sigma=1.0, diagonal=True, patience=2000), 10 if quick else 1500),
     }
     found = {}
     for name, (method, iterations) in methods.items():
@@ -32,11 +32,11 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         )
         history, away = found[name].history, found[name].losses.sqrt()
         print(
-            f"{name:<7} {STARTS} starts at once, {len(history.loss) - 1:4} iterations, "
+            f"{name:<12} {STARTS} starts at once, {len(history.loss) - 1:4} iterations, "
             f"{float(history.seconds[-1]):6.2f} s: {float(away.min()):.1e} to {float(away.max()):.1e} m from the target"
         )
 
-    path = objective.rollout(found["L-BFGS"].best)
+    path = objective.rollout(found["Gauss-Newton"].best)
     model, ball = objective.sim.model, path.q[:, 2:5]
     tip = adjoin.forward_kinematics(model, path.q, "arm/club") @ torch.tensor([0.0, 0.5, 0.0, 1.0], dtype=ball.dtype)
     figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3)

@@ -67,15 +67,16 @@ def test_the_golf_ball_bounces_with_half_of_its_speed(golf):
     q[:, 4] += 4e-3 * torch.arange(8) / 8  # a step's fall, in parts
     v = torch.zeros(8, 8, dtype=q.dtype)
     v[:, 4] = -4.0
-    path = golf.sim.rollout(golf.sim.state(q, v), torch.zeros(40, 2, dtype=q.dtype))
+    path = golf.sim.rollout(golf.sim.state(q, v), torch.zeros(10, 2, dtype=q.dtype))
     bounce = path.v[:, :, 4].max(0).values / -path.v[:, :, 4].min(0).values
-    assert torch.allclose(bounce, torch.tensor(0.5, dtype=q.dtype), atol=0.02)
+    assert torch.allclose(bounce, torch.tensor(0.5, dtype=q.dtype), atol=2e-3)
 
 
-def test_the_golf_ball_gets_to_the_target(golf):
-    found = optimise(golf, LBFGS(), starts=4, iterations=50)
+def test_the_golf_ball_gets_to_the_target_within_fifty_iterations(golf):
+    found = optimise(golf, GaussNewton(damping=10.0), starts=4, iterations=50, target=1e-12)
     assert found.history.loss[0].min() > 1.0
-    assert found.losses.max() < 1e-12
+    assert found.loss < 1e-12
+    assert found.losses.max() < 1e-4
     assert found.numbers.abs().max() < 30.0
 
 

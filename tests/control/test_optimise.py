@@ -6,6 +6,7 @@ import torch
 from problems import LIMIT, SIM, STEPS, TIGHT, bounded_optimum, cart, cart_squares, optimum, start, system, two_links
 
 from adjoin.control.decision import Controls, Learned, Numbers, Spline
+from adjoin.control.descent import _secants
 from adjoin.control.objective import Objective
 from adjoin.control.optimise import LBFGS, SGD, Adam, GaussNewton, optimise
 from adjoin.errors import InputError
@@ -194,6 +195,52 @@ def test_float32_reaches_what_float32_can():
     found = optimise(cart(dtype=torch.float32), starts=3, iterations=100)
     assert found.losses.dtype == torch.float32
     assert found.losses.tolist() == pytest.approx([optimum()[1]] * 3, rel=1e-4)
+
+
+def landing(degree):
+    """Residuals that can be zero: where a pendulum of two links ends."""
+
+    def away(path, inputs):
+        return torch.cat([path.q[-1] - 1.0, path.v[-1]], -1)
+
+    return Objective(
+        TWO, TWO.state(torch.zeros(2).double()), 20, residuals=away, decision=Spline(5, degree, spread=3.0)
+    )
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+def test_secants_save_derivatives_and_lead_to_the_same_place(degree, monkeypatch):
+    objective, counts = landing(degree), []
+    plain = objective.jacobians
+
+    def counted(numbers):
+        counts.append(len(numbers))
+        return plain(numbers)
+
+    monkeypatch.setattr(objective, "jacobians", counted)
+    fresh = optimise(objective, GaussNewton(renew=0.0), starts=3, iterations=15, tolerance=0.0)
+    renewed = sum(counts)
+    counts.clear()
+    found = optimise(objective, GaussNewton(), starts=3, iterations=25, tolerance=0.0)
+    assert fresh.losses.amax() < 1e-20
+    assert found.losses.amax() < 1e-20
+    assert sum(counts) < 0.7 * renewed
+
+
+def test_secants_are_met_along_the_shortest_way_and_elsewhere_if_the_residuals_are_linear():
+    generator = torch.Generator().manual_seed(0)
+    slopes, ways, guess = (
+        torch.randn(size, generator=generator).double() for size in ((2, 3, 6), (2, 4, 6), (2, 3, 6))
+    )
+    changes = ways @ slopes.mT
+    ways[0, 1], changes[0, 1] = 1e-9 * ways[0, 2], 1.0  # too short to tell anything
+    changes[1, 3] = torch.inf
+    found = _secants(guess, ways, changes)
+    shortest = ways.square().sum(-1)[:, [0, 2]].argmin(1) * 2
+    for k, at in enumerate(shortest.tolist()):
+        torch.testing.assert_close(found[k] @ ways[k, at], changes[k, at])
+    whole = _secants(guess, torch.eye(6).double().expand(2, 6, 6), slopes.mT)
+    torch.testing.assert_close(whole, slopes)
 
 
 def test_a_bar_shows_the_loss(capsys):

@@ -6,7 +6,8 @@ takes the path that it would take alone.
 Sources: Adam after Kingma and Ba, Adam: a method for stochastic optimization, 2015; the two loops of L-BFGS after
 Nocedal, Updating quasi-Newton matrices with limited storage, 1980, on the numbers that are not held by a limit, as in
 Bertsekas, Projected Newton methods for optimization problems with simple constraints, 1982; damping after Marquardt, An
-algorithm for least-squares estimation of nonlinear parameters, 1963.
+algorithm for least-squares estimation of nonlinear parameters, 1963; secants after Broyden, A class of methods for
+solving nonlinear simultaneous equations, 1965.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ import torch
 
 from adjoin.control.method import Problem, Rows
 from adjoin.errors import InputError
+
+LONGER = (1.5, 2.0)
+"""Multiples of the step that Gauss-Newton tries beside its dampings."""
+
+NEAR = 1e-5
+"""Points nearer to the one chosen than this share of the farthest tell nothing: rounding."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +143,24 @@ class LBFGS:
 
 @dataclass(frozen=True)
 class GaussNewton:
-    """Gauss-Newton for objectives of `residuals` alone; tries several dampings at once.
+    """For sums of squares: solves for where the residuals, taken as linear, are least, with damping.
+
+    The derivative of the residuals is computed where the last step was a poor one. After a good one, all points that
+    were tried tell how the residuals change between them, and correct the derivative without a launch of its own; these
+    secants also see across ripples that a derivative takes for the slope.
 
     Attributes:
-        damping: to begin with, relative to the greatest on the diagonal of JᵀJ, or of JJᵀ if residuals are fewer than
-            numbers. It is the same for all numbers: their spread is their unit.
-        trials: dampings that an iteration tries, each ten times the one before.
+        damping: of the first step, as a share of the greatest square of a derivative. It holds back all numbers alike:
+            their spread is their unit.
+        trials: dampings that an iteration tries, each ten times the one before; longer steps are tried beside them.
+        renew: after an iteration that leaves more than this share of the loss the derivative is computed anew; with 0
+            after each.
         patience: iterations that may gain less than the tolerance before a start stops.
     """
 
     damping: float = 1e-3
     trials: int = 6
+    renew: float = 0.5
     patience: int = 4
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
@@ -154,26 +168,42 @@ class GaussNewton:
         of = problem.objective
         if of.residual is None or of.cost is not None or of.terminal is not None or of.loss is not None:
             raise InputError("GaussNewton: the objective must have residuals, and no cost, terminal or loss")
+        rest, slopes = problem.jacobians(z)
         none = torch.zeros_like(z[:, 0])
-        return {"z": z, "loss": problem.losses(z), "damping": none + self.damping, "failures": none}
+        loss = rest.square().sum(-1).nan_to_num(torch.inf)
+        kept = {"rest": rest, "slopes": slopes.nan_to_num(0.0, 0.0, 0.0), "damping": none + self.damping}
+        return {"z": z, "loss": loss, "poor": none, "failures": none, **kept}
 
     def advance(self, problem: Problem, rows: Rows) -> Rows:
         """See `Method`."""
-        z, loss, damping = rows["z"], rows["loss"], rows["damping"]
-        rest, slopes = (part.nan_to_num(0.0, 0.0, 0.0) for part in problem.jacobians(z))
-        pull = torch.einsum("bmn,bm->bn", slopes, rest)
-        free = problem.free(z, pull).to(z)
+        z, loss, rest, slopes, damping = (rows[name] for name in ("z", "loss", "rest", "slopes", "damping"))
+        poor = rows["poor"] > 0.0
+        if bool(poor.any()):
+            slopes[poor] = problem.jacobians(z[poor])[1].nan_to_num(0.0, 0.0, 0.0)
+        free = problem.free(z, torch.einsum("bmn,bm->bn", slopes, rest)).to(z)
         dampings = damping[:, None] * 10.0 ** (torch.arange(self.trials, dtype=z.dtype, device=z.device) - 1.0)
         solve = _by_residuals if slopes.shape[1] < slopes.shape[2] else _by_numbers
         step = solve(slopes * free[:, None], rest, free, dampings)
-        tried = problem.project(z[:, None] - step)
-        losses = problem.losses(tried)
-        moved, lower, better = _least(losses, tried, loss)
-        chosen = dampings.gather(1, losses.nan_to_num(torch.inf).argmin(1, keepdim=True)).squeeze(1)
+        longer = step[:, 1:2] * step.new_tensor(LONGER)[:, None]
+        tried = problem.project(z[:, None] - torch.cat([step, longer], 1))
+        found = problem.residuals(tried)
+        losses = found.square().sum(-1).nan_to_num(torch.inf)
+        lower, at = losses.min(1)
+        better = lower < loss
+        moved, there = (torch.where(better[:, None], _at(new, at), old) for new, old in ((tried, z), (found, rest)))
+        good = lower < self.renew * loss
+        if bool(good.any()):
+            points, values = (torch.cat([a[:, None], b], 1) for a, b in ((z, tried), (rest, found)))
+            slopes = _secants(slopes, points - moved[:, None], values - there[:, None])
+        chosen = torch.cat([dampings, damping[:, None].expand(-1, len(LONGER))], 1).gather(1, at[:, None]).squeeze(1)
+        raised = torch.where(poor, 10.0 * dampings[:, -1], damping)
         return {
-            "z": torch.where(better[:, None], moved, z),
+            "z": moved,
             "loss": torch.where(better, lower, loss),
-            "damping": torch.where(better, chosen.clamp(min=1e-12), 10.0 * dampings[:, -1]),
+            "rest": there,
+            "slopes": slopes,
+            "damping": torch.where(better, chosen.clamp(min=1e-12), raised),
+            "poor": (~good).to(z),
             "failures": torch.where(better, 0.0, rows["failures"] + 1.0),
         }
 
@@ -211,6 +241,29 @@ def _least(losses: torch.Tensor, tried: torch.Tensor, loss: torch.Tensor) -> tup
     lower, at = losses.nan_to_num(torch.inf).min(1)
     moved = tried.gather(1, at[:, None, None].expand(-1, 1, tried.shape[-1])).squeeze(1)
     return moved, lower, lower < loss
+
+
+def _at(values: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    """The values (starts, ...) at one place of the second dimension for each start."""
+    return values[torch.arange(len(values), device=values.device), place]
+
+
+def _secants(slopes: torch.Tensor, ways: torch.Tensor, changes: torch.Tensor) -> torch.Tensor:
+    """The derivative, corrected so that it tells the changes (starts, k, m) along ways (starts, k, n), by Broyden.
+
+    One way after the other is met, the longest first, so that the shortest is met exactly. The corrections are found
+    together, as each depends on those before by products of ways alone.
+    """
+    lengths = _dot(ways, ways)
+    usable = changes.isfinite().all(-1) & (lengths > NEAR**2 * lengths.amax(1, keepdim=True))
+    order = torch.where(usable, lengths, 0.0).argsort(1, descending=True)
+    usable = usable.gather(1, order)[..., None]
+    ways, changes = (torch.where(usable, x.gather(1, order[..., None].expand_as(x)), 0.0) for x in (ways, changes))
+    lengths = torch.where(usable[..., 0], _dot(ways, ways), 1.0)
+    missing = changes - ways @ slopes.mT
+    shares = (ways @ ways.mT / lengths[:, None]).tril(-1)
+    corrections = torch.linalg.solve_triangular(shares, missing, upper=False, unitriangular=True)
+    return slopes + (corrections / lengths[..., None]).mT @ ways
 
 
 def _by_numbers(slopes: torch.Tensor, rest: torch.Tensor, free: torch.Tensor, dampings: torch.Tensor) -> torch.Tensor:

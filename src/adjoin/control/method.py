@@ -43,6 +43,12 @@ class Problem:
         self.rollouts += len(flat)
         return self.objective.losses(self.numbers(flat)).reshape(z.shape[:-1])
 
+    def residuals(self, z: torch.Tensor) -> torch.Tensor:
+        """Residuals (..., m) of (..., size), in one launch."""
+        flat = z.reshape(-1, z.shape[-1])
+        self.rollouts += len(flat)
+        return self.objective.residuals(self.numbers(flat)).reshape(*z.shape[:-1], -1)
+
     def gradients(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Losses and gradients; each counts as one rollout."""
         self.rollouts += len(z)

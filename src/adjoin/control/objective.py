@@ -184,17 +184,25 @@ class Objective:
             (found,) = torch.autograd.grad(losses.sum(), point)
         return losses.detach(), found
 
+    def residuals(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Residuals (batch, m) of numbers (batch, size); infinite where the simulation fails."""
+        self._require_residuals()
+        with torch.no_grad():
+            inputs = self.inputs(self._checked(numbers))
+            path = self._roll(inputs)
+            found = self._residuals(path, inputs)
+            return torch.where((path.status[-1] == FINE)[:, None], found, torch.inf)
+
     def jacobians(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Residuals (batch, m) and their derivatives (batch, m, size).
 
         Every number of every decision has an environment of its own, in forward mode, or every residual, in reverse
         mode, whichever are fewer; so that this is one launch, or a few for many.
         """
-        if self.residual is None:
-            raise InputError("Objective: it has no residuals; give residuals=")
+        self._require_residuals()
         size = self._checked(numbers).shape[1]
         if self._count is None:
-            self.losses(numbers[:1])
+            self.residuals(numbers[:1])
         count = self._count or 0
         share = max(1, MOST // min(count, size))
         one_by_one = self._backward if count < size else self._forward
@@ -257,6 +265,10 @@ class Objective:
             own.__name__ = f"terminal({self.sim.model.name})"
             self._terminals[key] = Function(own, {"q": self.sim.model.nq, "v": self.sim.model.nv, **shapes})
         return self._terminals[key](q=last.q, v=last.v, **taken)
+
+    def _require_residuals(self) -> None:
+        if self.residual is None:
+            raise InputError("Objective: it has no residuals; give residuals=")
 
     def _residuals(self, path: Trajectory, inputs: Inputs) -> torch.Tensor:
         assert self.residual is not None
