@@ -56,9 +56,7 @@ def test_what_takes_long_is_announced_and_what_does_not_is_not(monkeypatch, caps
     monkeypatch.setattr(progress._log, "hasHandlers", lambda: False)
     with announced("thinking"):
         time.sleep(0.1)
-        before = capsys.readouterr().err
-    assert before == "adjoin: thinking ...\n"
-    assert capsys.readouterr().err.startswith("adjoin: thinking: 0.1")
+    assert capsys.readouterr().err == "adjoin: thinking ...\n"
     with announced("winking"):
         pass
     time.sleep(0.1)
@@ -67,11 +65,13 @@ def test_what_takes_long_is_announced_and_what_does_not_is_not(monkeypatch, caps
 
 def test_a_kernel_that_takes_long_to_compile_is_announced_to_those_who_log(monkeypatch, caplog, tmp_path):
     monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "kernels"))
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    q = torch.zeros(2, 7)
+    monkeypatch.setattr(progress, "PATIENCE", 0.001)
+    model = adjoin.robots.load("panda")
     with caplog.at_level(logging.INFO, "adjoin"):
-        adjoin.function(q=7)(lambda q: q @ q)(q)
-    assert any(re.fullmatch(r"compiling .* operations\) for this CPU: .* s", text) for text in caplog.messages)
+        adjoin.aba(model, *torch.zeros(3, 2, model.nv))
+    assert any(
+        re.fullmatch(r"compiling aba\(panda\) \(.*,.* operations\) for this CPU ...", text) for text in caplog.messages
+    )
 
 
 def test_an_error_is_not_held_back(monkeypatch):

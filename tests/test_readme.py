@@ -27,8 +27,15 @@ def test_links_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_demo_runs(capsys):
+def test_the_demo_runs(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("viser")
     from adjoin.demo import main
 
-    main()
-    assert "times faster" in capsys.readouterr().out
+    files = main(tmp_path, quick=True)
+    said = capsys.readouterr().out
+    assert "64,000 steps with contact" in said
+    before, after = map(float, re.findall(r"loss from (.*) to (.*) in", said)[0])
+    assert after < 0.5 * before
+    assert [file.name for file in files] == ["jump.html", "jump.png"]
+    assert all(str(file) in said and file.stat().st_size > 20_000 for file in files)

@@ -1,76 +1,160 @@
-"""`make demo`: one kernel, written in Python, compiled, run on a batch and differentiated, beside plain torch."""
+"""`make demo` and `adjoin demo`: thousands of robots dropped at once, then a jump found by gradients."""
 
 import time
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from adjoin import trace as at
+from adjoin import robots
+from adjoin.contact.adjoint import Implicit
+from adjoin.contact.pgs import PGS
+from adjoin.control import Adam, Found, Objective, Spline, optimise
+from adjoin.errors import InputError
+from adjoin.extras import needed
+from adjoin.simulation.simulator import Simulator
+from adjoin.simulation.state import Trajectory
+
+DT = 4e-3  # s
+FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
+AHEAD, HEIGHT, TOP = 0.5, 0.5, 0.45  # m: where it lands, how high its base should be; s: and when
 
 
-def pendulum(angle, speed, torque, mass, length):
-    """One step of a damped pendulum, on traced scalars, floats or tensors alike."""
-    acceleration = (torque - 0.1 * speed - 9.81 * mass * length * at.sin(angle)) / (mass * length * length)
-    speed = speed + 0.01 * acceleration
-    return angle + 0.01 * speed, speed
+def main(folder: Path | None = None, quick: bool = False) -> list[Path]:
+    """Run the demo, and say what it shows.
+
+    Args:
+        folder: where the files go, by default `adjoin_demo` here.
+        quick: with fewer robots and iterations.
+
+    Returns:
+        The files it wrote: a replay and a plot.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    where = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
+    print(f"Adjoin on {where}")
+    folder = Path("adjoin_demo") if folder is None else Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    model = robots.load("go2").with_servos(kp=80.0, kd=2.0)
+    sim = Simulator(model, DT, PGS(adjoint=Implicit()), pairs=[(foot, "ground") for foot in FEET])
+    print(f"\n1. {model.name}: {len(model.bodies)} bodies, {model.nv} degrees of freedom, 4 feet that meet the ground")
+    drop(sim, 256 if quick else 4096, device)
+    objective, found = jump(sim, 8 if quick else 64, 20 if quick else 150, device)
+    files = [keep(save, folder, objective, found) for save in (write_replay, write_plot)]
+    return [file for file in files if file is not None]
 
 
-def rollout(state, controls, body):
-    """A hundred steps in one kernel; gives the last state."""
+def drop(sim: Simulator, count: int, device: torch.device) -> None:
+    """Robots of random friction and mass fall and land, all in one launch; prints how fast."""
+    model, steps = sim.model, 250
+    random = torch.Generator(device).manual_seed(0)
 
-    def step(t, carry, torque):
-        angle, speed = carry
-        return pendulum(angle, speed, torque, body[0], body[1]), None
+    def uniform(low: float, high: float) -> torch.Tensor:
+        return low + (high - low) * torch.rand(count, 1, generator=random, device=device)
 
-    last, _ = at.scan(step, (state[0], state[1]), controls)
-    return list(last)
-
-
-def timed(function, *arguments):
-    """The result and the best time of a few calls, in seconds."""
-    result, best = function(*arguments), float("inf")
-    for _ in range(5):
+    home = model.keyframe("home")
+    q = torch.tensor(home.q, dtype=torch.float32, device=device).repeat(count, 1)
+    q[:, 2:3] += uniform(0.05, 0.3)
+    friction = model.parameters(device=device)["geometry_friction"].repeat(count, 1, 1)
+    friction[..., 0] = uniform(0.2, 1.2)
+    mass = model.parameters(device=device)["mass"].repeat(count, 1) * uniform(0.8, 1.2)
+    controls = torch.tensor(home.control, dtype=torch.float32, device=device).expand(steps, count, -1)
+    params = {"geometry_friction": friction, "mass": mass}
+    print(f"\n2. {count:,} of them, each with a friction and a mass of its own, are dropped")
+    path = sim.rollout(sim.state(q), controls, params)  # the first call compiles
+    seconds = []
+    for _ in range(3):
         start = time.perf_counter()
-        result = function(*arguments)
-        best = min(best, time.perf_counter() - start)
-    return result, best
+        path = sim.rollout(sim.state(q), controls, params)
+        float(path.q[-1, 0, 0])  # waits for a GPU
+        seconds.append(time.perf_counter() - start)
+    rate = steps * count / min(seconds)
+    standing = (path.q[-1, :, 2] > 0.15).float().mean()
+    print(f"   {steps * count:,} steps with contact in {min(seconds):.3f} s: {rate:,.0f} steps a second")
+    print(f"   {rate * DT:,.0f} times faster than real time; {100 * standing:.0f} % stand after {steps * DT:.0f} s")
 
 
-def main() -> None:
-    """Run the demo and print what it shows."""
-    batch, steps = 4096, 100
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU thread(s)"
-    print(f"Adjoin: {batch} pendulums, {steps} steps and their gradient, on {where}\n")
-    start = time.perf_counter()
-    fused = at.function(state=2, controls=at.PerStep(()), body=2)(rollout)
-    print(f"traced       {fused.kernel.program.operations} operations, in {1e3 * (time.perf_counter() - start):.1f} ms")
-
-    state = torch.randn(batch, 2, device=device)
-    controls = torch.randn(steps, batch, device=device)
-    body = torch.tensor([1.0, 0.5], device=device, requires_grad=True)  # mass and length, shared by the batch
-    target = torch.tensor([torch.pi, 0.0], device=device)
-
-    def gradient(function):
-        loss = (function(state, controls, body) - target).square().mean()
-        return torch.autograd.grad(loss, body)[0]
-
-    def plain(state, controls, body):
-        angle, speed = state.unbind(-1)
-        for torque in controls:
-            angle, speed = pendulum(angle, speed, torque, body[0], body[1])
-        return torch.stack([angle, speed], -1)
-
-    start = time.perf_counter()
-    gradient(fused)
-    print(
-        f"compiled     kernel and gradient, in {1e3 * (time.perf_counter() - start):.0f} ms (next time from the cache)"
+def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> tuple[Objective, Found]:
+    """A jump forward, from random splines of servo angles, by gradients through every contact on the way."""
+    home = sim.model.keyframe("home")
+    q = torch.tensor(home.q, dtype=torch.float32, device=device)
+    rest = torch.tensor(home.control, dtype=torch.float32, device=device)
+    objective = Objective(
+        sim,
+        sim.state(q),
+        250,
+        cost=effort,
+        terminal=landed,
+        loss=height,
+        constants={"rest": rest, "target": q[:3] + torch.tensor([AHEAD, 0.0, 0.0], device=device)},
+        decision=Spline(12, start=rest, spread=0.5),
+        contacts=True,
     )
-    ours, ours_time = timed(gradient, fused)
-    theirs, theirs_time = timed(gradient, plain)
-    print(f"fused        {1e3 * ours_time:8.2f} ms   gradient {ours.tolist()}")
-    print(f"plain torch  {1e3 * theirs_time:8.2f} ms   gradient {theirs.tolist()}")
-    difference = ((ours - theirs) / theirs).abs().max()
-    print(f"\n{theirs_time / ours_time:.0f} times faster, relative difference {difference:.1e}")
+    print(f"\n3. one learns to jump {AHEAD} m ahead by gradients through contact, from {starts} random starts at once")
+    start = time.perf_counter()
+    found = optimise(objective, Adam(rate=0.05), starts=starts, iterations=iterations, progress=True)
+    seconds = time.perf_counter() - start
+    path = objective.rollout(found.best)
+    print(f"   loss from {found.history.best[0].min():.2f} to {found.loss:.3f} in {seconds:.1f} s, with compiling")
+    print(f"   base up to {path.q[:, 2].max():.2f} m, and down again {path.q[-1, 0]:.2f} m ahead")
+    return objective, found
+
+
+def effort(q: Any, v: Any, control: Any, rest: Any) -> Any:
+    """Traced, of each step: little movement, and a level base."""
+    bent = control - rest
+    return DT * (0.005 * (bent @ bent) + q[4:7] @ q[4:7] + 1e-4 * (v[6:] @ v[6:]))
+
+
+def landed(q: Any, v: Any, target: Any, rest: Any) -> Any:
+    """Traced, of the last state: at the target, level, at rest, on straight legs."""
+    away, bent = q[:3] - target, q[7:] - rest
+    return 20.0 * (away @ away) + 10.0 * (q[4:7] @ q[4:7]) + 0.1 * (v @ v) + 0.5 * (bent @ bent)
+
+
+def height(path: Trajectory, inputs: Any) -> torch.Tensor:
+    """Of the motion, by torch operations: high enough half-way."""
+    return 200.0 * (path.q[round(TOP / DT), ..., 2] - HEIGHT).clamp(max=0.0).square()
+
+
+def keep(save: Any, folder: Path, objective: Objective, found: Found) -> Path | None:
+    """A file of the result; says so where a package is missing, and goes on."""
+    try:
+        file = save(folder, objective, found)
+    except InputError as problem:
+        print(f"   not written: {problem}")
+        return None
+    print(f"   {file.resolve()}")
+    return file
+
+
+def write_replay(folder: Path, objective: Objective, found: Found) -> Path:
+    """The jump, as a page that plays offline."""
+    from adjoin.viewer import record
+
+    path = objective.rollout(found.best)
+    print("\n4. open these:")
+    record(objective.sim.model, path.q, DT, folder / "jump.html", path.outputs, title="Go2 jumps")
+    return folder / "jump.html"
+
+
+def write_plot(folder: Path, objective: Objective, found: Found) -> Path:
+    """Losses of all starts, and the base on its way."""
+    path = objective.rollout(found.best)
+    q, times = path.q.cpu(), DT * torch.arange(len(path.q))
+    figure = needed("matplotlib.figure", "plot", "the plot").Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.semilogy(found.history.loss.cpu(), color="tab:blue", alpha=0.2, linewidth=0.8)
+    left.semilogy(found.history.best.amin(1).cpu(), color="black", label="best")
+    left.set(title="loss of each start", xlabel="iteration")
+    left.legend()
+    for column, name in ((0, "ahead"), (2, "height")):
+        right.plot(times, q[:, column], label=name)
+    right.plot([times[-1]], [AHEAD], "o", color="tab:blue")
+    right.set(title="the base of the best; the dot is where it should land", xlabel="time, s", ylabel="m")
+    right.legend()
+    figure.savefig(folder / "jump.png", dpi=110)
+    return folder / "jump.png"
 
 
 if __name__ == "__main__":

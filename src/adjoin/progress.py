@@ -68,11 +68,10 @@ class Progress:
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Say what is being done if it takes over a second, and how long it took.
+    """Say what is being done if it takes over a second.
 
     Whoever has set up Python's logging gets it there, from the logger "adjoin" at level INFO.
     """
-    start = time.perf_counter()
     timer = threading.Timer(PATIENCE, _say, [f"{what} ..."])
     timer.daemon = True
     timer.start()
@@ -80,9 +79,6 @@ def announced(what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        seconds = time.perf_counter() - start
-        if seconds > PATIENCE:
-            _say(f"{what}: {seconds:.1f} s")
 
 
 def _say(message: str) -> None:

@@ -186,7 +186,7 @@ def test_plot_without_matplotlib_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     sim = ball(PGS())
     found = sim.diagnose(sim.state(*thrown([0.005])), nothing(5), lambda path: path.q.sum())
-    with pytest.raises(InputError, match="pip install matplotlib"):
+    with pytest.raises(InputError, match=r"needs matplotlib: pip install \'adjoin\[plot\]\'"):
         found.plot()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from adjoin.errors import InputError
+from adjoin.extras import needed
 from adjoin.learn.gauss_newton import Residuals, jacobian, pieces
 from adjoin.learn.losses import nmse
 from adjoin.learn.parameters import Parameters
@@ -97,17 +98,15 @@ class Report:
 
     def plot(self) -> Any:
         """A matplotlib figure, a row a channel: the first motion, measured and predicted, and residuals of all."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise InputError("Report.plot needs matplotlib: pip install matplotlib") from None
         count = min(len(self.channels), _SHOWN)
         length = self.residuals.shape[-2]
         time = torch.arange(length) if self.time is None else self.time.reshape(-1, length)[0].detach().cpu()
         again = (time.diff() <= 0.0).nonzero().flatten().tolist()  # where another motion begins
         first = slice(again[0] + 1 if again else length)
         time, rest = time[first], self.residuals.reshape(-1, length, len(self.channels))[0, first].detach().cpu()
-        figure = Figure(figsize=(10, 1.0 + 1.5 * count), layout="constrained")
+        figure = needed("matplotlib.figure", "plot", "Report.plot").Figure(
+            figsize=(10, 1.0 + 1.5 * count), layout="constrained"
+        )
         axes: Any = figure.subplots(count, 2, squeeze=False, width_ratios=(3, 1))
         for k, (left, right) in enumerate(axes):
             if self.measured is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from adjoin.errors import InputError
+from adjoin.extras import needed
 from adjoin.simulation.step import Stepped
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import select
@@ -65,14 +66,10 @@ class Diagnostics(NamedTuple):
 
     def plot(self) -> Any:
         """A matplotlib figure of the adjoint over the steps, with dots where a contact mode changed."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise InputError("Diagnostics.plot needs matplotlib: pip install matplotlib") from None
         steps, count = len(self.changed), self.fault.numel()
         adjoint = self.adjoint.reshape(steps + 1, count).detach().cpu()
         changed = self.changed.reshape(steps, count).cpu()
-        figure = Figure(figsize=(8, 4))
+        figure = needed("matplotlib.figure", "plot", "Diagnostics.plot").Figure(figsize=(8, 4))
         axes = figure.add_subplot(xlabel="step", ylabel="norm of the adjoint", yscale="log")
         for i in adjoint.nan_to_num(torch.inf).amax(0).argsort(descending=True)[:SHOWN].tolist():
             (line,) = axes.plot(adjoint[:, i].numpy(), label=f"environment {i}", linewidth=1.0)
