@@ -129,6 +129,8 @@ def _prebuild(arguments: argparse.Namespace) -> int:
 
 def _call_everything(setup: "Setup") -> None:
     """Calls on the meta device, where nothing runs, what is to be compiled."""
+    import torch
+
     import adjoin
 
     sim, state, model = setup.sim, setup.start, setup.sim.model
@@ -140,7 +142,7 @@ def _call_everything(setup: "Setup") -> None:
         adjoin.crba(model, q),
         adjoin.aba(model, q, v, a),
     ):
-        (sum(part.sum() for part in result) if isinstance(result, tuple) else result.sum()).backward()
+        torch.autograd.backward([part.sum() for part in (result if isinstance(result, tuple) else (result,))])
     controls = setup.control.expand(2, len(q), -1).clone().requires_grad_(model.nu > 0)
     sim.step(state, controls[0].detach(), setup.params)
     path = sim.rollout(state, controls, setup.params)

@@ -13,7 +13,7 @@ from adjoin.cli.output import print_json
 from adjoin.cli.robot import flags
 from adjoin.errors import AdjoinError
 
-MODULES = ("info", "check", "view", "simulate", "cache", "demo")
+MODULES = ("info", "check", "view", "simulate", "bench", "cache", "demo", "completion")
 EXAMPLES = """\
 examples:
   adjoin robots                                 what ships

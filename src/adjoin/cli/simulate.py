@@ -68,8 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         })  # fmt: skip
     else:
         copies = f", {arguments.environments:,} times" if arguments.environments > 1 else ""
-        print(f"{name}: {done * arguments.dt:g} s{copies}, on {path.q.device}, in {seconds:.3g} s: {number(rate)} steps "
-              f"a second, {number(rate * arguments.dt)} times real time; {compiling:.3g} s to get ready")  # fmt: skip
+        print(
+            f"{name}: {done * arguments.dt:g} s{copies}, in {seconds:.3g} s on {path.q.device}: {number(rate)} steps a "
+            f"second, {number(rate * arguments.dt)} times real time; {compiling:.3g} s to get ready"
+        )
         if wrong:
             print(f"{wrong} environments went wrong and were frozen at their last good state; status says which")
         for file in written:
@@ -109,7 +111,7 @@ def _save(setup: Setup, path: "Trajectory", times: list[float], target: Path) ->
 
     target = target.with_suffix(".npz")
     tensors = {"q": path.q, "v": path.v, "status": path.status, "control": setup.control, **setup.params}
-    arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+    arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
     np.savez_compressed(target, time=np.array(times), **arrays)
     return target
 
