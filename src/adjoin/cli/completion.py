@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
 
 EXAMPLES = """\
@@ -45,10 +46,11 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the script."""
-    from adjoin import robots
     from adjoin.cli.main import make_parser
 
-    levels = list(_levels(make_parser(), (), list(robots.names())))
+    files = [entry.name for entry in (resources.files("adjoin") / "robots").iterdir()]  # shells do not wait for torch
+    names = sorted(["pendulum", *[name.removesuffix(".urdf") for name in files if name.endswith(".urdf")]])
+    levels = list(_levels(make_parser(), (), names))
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell](levels))
     return 0
 

@@ -41,7 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"adjoin {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for name in MODULES:
         importlib.import_module(f"adjoin.cli.{name}").add(_Commands(commands))
     return parser
@@ -68,10 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 for success, 1 for a problem that was found, 2 for wrong usage, 130 after Ctrl-C, 141 when
         nobody reads the output any more.
     """
+    parser = make_parser()
     try:
-        arguments = make_parser().parse_args(argv)
+        arguments = parser.parse_args(argv)
     except SystemExit as end:  # argparse has said what is wrong, or printed its help
         return end.code if isinstance(end.code, int) else 2
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return 2
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

@@ -88,8 +88,9 @@ def _look(found: Problems, path: str, given: dict[str, Any]) -> None:
         return _tried(found, lambda **options: reader(element, files, **options), reading)
 
     description = _urdf(found, root, read) if root.tag == "robot" else read(root)
+    more = ("accept", "repair", *(("floating_base",) if root.tag == "robot" else ()))
     if description is not None:
-        _assemble(found, description, {k: given[k] for k in ("floating_base", "accept", "repair") if k in given})
+        _assemble(found, description, {key: given[key] for key in more if key in given})
 
 
 def _tried(found: Problems, read: Callable[..., Any], given: dict[str, Any]) -> Any:
