@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench docs clean
 
 demo: .venv/.installed
 	$(BIN)/python -m adjoin.demo
@@ -23,10 +23,14 @@ format: .venv/.installed
 bench: .venv/.installed
 	for name in compiler dynamics simulation identification motion_control; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
+docs: .venv/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+	@echo "open site/index.html"
+
 .venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache src/*.egg-info
+	rm -rf .venv build dist site .pytest_cache .ruff_cache src/*.egg-info
