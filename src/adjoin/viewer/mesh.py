@@ -88,6 +88,39 @@ def hull(points: np.ndarray) -> Mesh:
     return Mesh(points[faces].reshape(-1, 3), np.arange(3 * len(faces)).reshape(-1, 3))
 
 
+def creased(vertices: np.ndarray, faces: np.ndarray, degrees: float = 35.0) -> Mesh:
+    """A mesh with vertices doubled along edges that are sharper than an angle, so that only the rest looks smooth."""
+    vertices, merged = np.unique(np.round(vertices, 7), axis=0, return_inverse=True)
+    faces = merged.reshape(-1)[faces]
+    corners = vertices[faces]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    area = np.linalg.norm(normals, axis=1)
+    faces, normals = faces[area > 0.0], normals[area > 0.0] / area[area > 0.0, None]
+    corner = np.arange(faces.size).reshape(-1, 3)
+    # Every edge from both its faces, the same edges side by side.
+    ends = np.concatenate([corner[:, (k, (k + 1) % 3)] for k in range(3)])
+    at = faces.reshape(-1)[ends]
+    flip = at[:, 0] > at[:, 1]
+    ends[flip], at[flip] = ends[flip, ::-1], at[flip, ::-1]
+    order = np.lexsort(at.T)
+    ends, at = ends[order], at[order]
+    same = (at[1:] == at[:-1]).all(1)
+    bend = np.einsum("ij,ij->i", normals[ends[1:, 0] // 3], normals[ends[:-1, 0] // 3])
+    smooth = same & (bend > np.cos(np.radians(degrees)))
+    pairs = np.concatenate([np.stack([ends[:-1][smooth][:, k], ends[1:][smooth][:, k]], 1) for k in range(2)])
+    label = np.arange(faces.size)
+    while True:  # the least number spreads among corners that belong together
+        least = np.minimum(label[pairs[:, 0]], label[pairs[:, 1]])
+        spread = label.copy()
+        np.minimum.at(spread, pairs[:, 0], least)
+        np.minimum.at(spread, pairs[:, 1], least)
+        if (spread == label).all():
+            break
+        label = spread
+    kept, index = np.unique(label, return_inverse=True)
+    return Mesh(vertices[faces.reshape(-1)[kept]], index.reshape(-1, 3))
+
+
 def _tetrahedron(points: np.ndarray) -> list[int] | None:
     """Four points that span a volume, if there are any."""
     first = int(points[:, 0].argmin())

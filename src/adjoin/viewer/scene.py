@@ -75,6 +75,11 @@ class Scene:
         self._frame_camera(low + self.offsets.min(0), high + self.offsets.max(0))
         self._moving = self._add_parts(poses)
 
+    @property
+    def moving(self) -> list[Any]:
+        """The viser nodes of what moves."""
+        return [handle for handle, _ in self._moving]
+
     def draw(
         self,
         q: torch.Tensor,

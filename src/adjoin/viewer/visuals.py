@@ -1,11 +1,135 @@
 """Visual meshes of a URDF, where they lie next to it; a model itself keeps collision shapes only."""
 
+import io
 import os
+import warnings
 
+import numpy as np
+
+from adjoin.errors import ModelError
+from adjoin.io import xml
+from adjoin.io.load import open_source
+from adjoin.io.paths import Files
+from adjoin.io.xml import Element
+from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.model import Model
-from adjoin.viewer.parts import Part
+from adjoin.model.parts import Frame
+from adjoin.spatial import motion
+from adjoin.spatial.rotation import from_rpy
+from adjoin.spatial.vector import IDENTITY, ZERO, vector3
+from adjoin.viewer import mesh
+from adjoin.viewer.collada import read_collada
+from adjoin.viewer.mesh import Mesh
+from adjoin.viewer.parts import LIGHT, Colour, Part
+
+Surfaces = list[tuple[Mesh, Vec3, Colour | None]]
+"""Meshes with their scale and colour."""
 
 
 def read_visuals(model: Model, source: str | os.PathLike[str]) -> dict[str, list[Part]]:
-    """Parts by link of what the file has under `<visual>`."""
-    return {}
+    """What a URDF has under `<visual>`, by link.
+
+    A link whose visual shapes cannot all be read is left out, with a warning, and so is drawn as its collision shapes.
+
+    Args:
+        model: the robot that was loaded from the file; links it does not have are passed over.
+        source: the file. Meshes are read from its folder or package only, in STL, OBJ and Collada.
+    """
+    data, name, folder, encoding = open_source(source, None)
+    root = xml.parse(data, name, encoding=encoding)
+    if root.tag != "robot":
+        return {}
+    colours = {one.name(): _colour(one) for one in root.all("material") if one.one("color") is not None}
+    reader = _Reader(Files(folder), colours)
+    frames = {frame.name: frame for frame in model.frames}
+    found: dict[str, list[Part]] = {}
+    missed: list[str] = []
+    for link in root.all("link"):
+        visuals = link.all("visual")
+        if visuals and (frame := frames.get(link.name())) is not None:
+            try:
+                found[frame.name] = [part for visual in visuals for part in reader.parts(visual, frame)]
+            except ModelError as error:
+                missed.append(str(error))
+    if missed:
+        more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
+        warnings.warn(f"links are drawn as their collision shapes: {missed[0]}{more}", stacklevel=3)
+    return found
+
+
+class _Reader:
+    def __init__(self, files: Files, colours: dict[str, Colour]):
+        self._files, self._colours = files, colours
+        self._read: dict[str, Surfaces] = {}
+
+    def parts(self, visual: Element, frame: Frame) -> list[Part]:
+        geometry = visual.need("geometry")
+        if len(geometry.children) != 1:
+            geometry.fail(f"it has {len(geometry.children)} shapes; it needs one")
+        rotation, position = motion.transform_multiply((frame.rotation, frame.position), _origin(visual))
+        own = self._material(visual)
+        return [
+            Part(frame.body, surface, scale, own or colour or LIGHT, position, rotation)
+            for surface, scale, colour in self._surfaces(geometry.children[0])
+        ]
+
+    def _material(self, visual: Element) -> Colour | None:
+        material = visual.one("material")
+        if material is None:
+            return None
+        return _colour(material) if material.one("color") is not None else self._colours.get(material.name())
+
+    def _surfaces(self, shape: Element) -> Surfaces:
+        if shape.tag == "sphere":
+            radius = shape.positive("radius")
+            return [(mesh.sphere(), (radius, radius, radius), None)]
+        if shape.tag == "box":
+            x, y, z = shape.numbers("size", 3)
+            return [(mesh.box(), (x / 2, y / 2, z / 2), None)]
+        if shape.tag in ("cylinder", "capsule"):
+            radius, half = shape.positive("radius"), shape.not_negative("length") / 2
+            if shape.tag == "capsule":
+                return [(mesh.capsule(round(half / radius, 6)), (radius, radius, radius), None)]
+            return [(mesh.cylinder(), (radius, radius, half), None)]
+        if shape.tag != "mesh":
+            shape.fail("no such shape; shapes: box, sphere, cylinder, capsule, mesh")
+        scale = vector3(shape.numbers("scale", 3, (1.0, 1.0, 1.0)))
+        return [(surface, scale, colour) for surface, _, colour in self._file(shape)]
+
+    def _file(self, shape: Element) -> Surfaces:
+        path = self._files.resolve(shape.text("filename"), shape)
+        if str(path) not in self._read:
+            self._read[str(path)] = _read(self._files.read(path, shape), path.suffix.lower(), shape)
+        return self._read[str(path)]
+
+
+def _read(data: bytes, ending: str, shape: Element) -> Surfaces:
+    if ending == ".dae":
+        return [
+            (mesh.creased(points, faces), (1.0, 1.0, 1.0), colour)
+            for points, faces, colour in read_collada(data, shape)
+        ]
+    if ending not in (".stl", ".obj"):
+        shape.fail(f"meshes in {ending} are not drawn; .stl, .obj and .dae are")
+    import trimesh
+
+    try:
+        given = trimesh.load_mesh(io.BytesIO(data), file_type=ending[1:], process=True, skip_materials=True)
+    except Exception as error:  # whatever a broken file makes of a parser
+        shape.fail(f"the mesh cannot be read: {error}")
+    return [(mesh.creased(np.asarray(given.vertices), np.asarray(given.faces)), (1.0, 1.0, 1.0), None)]
+
+
+def _origin(element: Element) -> tuple[Mat3, Vec3]:
+    origin = element.one("origin")
+    if origin is None:
+        return IDENTITY, ZERO
+    roll, pitch, yaw = origin.numbers("rpy", 3, (0.0, 0.0, 0.0))
+    return from_rpy(roll, pitch, yaw), vector3(origin.numbers("xyz", 3, (0.0, 0.0, 0.0)))
+
+
+def _colour(material: Element) -> Colour:
+    red, green, blue = (
+        round(255 * min(max(value, 0.0), 1.0)) for value in material.need("color").numbers("rgba", 4)[:3]
+    )
+    return red, green, blue
