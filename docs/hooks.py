@@ -46,7 +46,9 @@ ALSO = {
 BARE = ("adjoin.contact.", "adjoin.simulation.integrators")
 """Objects that are only made and passed on: their methods are for the simulator."""
 
-CONSTANTS = "\n    options:\n      members: false"
+UNSEARCHED = "---\nsearch: {exclude: true}\n---\n\n"
+
+CONSTANTS = "\n    options:\n      inherited_members: false\n      members: false"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -83,10 +85,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put drawings into the page itself, where they take its colours."""
+    """Put drawings that take the colours of a page into the page itself."""
 
     def drawn(match: re.Match[str]) -> str:
-        return (Path(config.docs_dir) / match[1]).read_text().replace("<svg ", '<svg class="figure" ', 1)
+        text = (Path(config.docs_dir) / match[1]).read_text()
+        return text.replace("<svg ", '<svg class="figure" ', 1) if "currentColor" in text else match[0]
 
     return re.sub(r'<img [^>]*src="(images/\w+\.svg)"[^>]*>', drawn, html)
 
@@ -101,7 +104,7 @@ def measured() -> Iterator[tuple[str, str]]:
             with tempfile.TemporaryDirectory() as folder:
                 content(Path(folder, name))
                 content = Path(folder, name).read_text()
-        yield f"measured/{name}", content
+        yield f"measured/{name}", UNSEARCHED + content if name.endswith(".md") else content
 
 
 def examples() -> Iterator[tuple[str, str]]:
