@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adjoin import control, learn, robots
+    from adjoin import control, learn, robots, viewer
     from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
     from adjoin.contact.compliant import Compliant
     from adjoin.contact.coupling import JointCoupling
@@ -111,6 +111,7 @@ __all__ = [
     "save",
     "to_urdf",
     "torque_regressor",
+    "viewer",
 ]
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
@@ -174,6 +175,7 @@ _HOMES = {
     "save": "adjoin.io.store",
     "to_urdf": "adjoin.io.urdf_write",
     "torque_regressor": "adjoin.dynamics.regressor",
+    "viewer": "adjoin.viewer",
 }
 
 
@@ -181,7 +183,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'adjoin' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    value = module if name in ("control", "learn", "robots") else getattr(module, name)
+    value = module if module.__name__ == f"adjoin.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 
