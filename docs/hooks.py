@@ -47,6 +47,8 @@ BARE = ("adjoin.contact.", "adjoin.simulation.integrators")
 """Objects that are only made and passed on: their methods are for the simulator."""
 
 UNSEARCHED = "---\nsearch: {exclude: true}\n---\n\n"
+BEHIND = "---\nsearch: {boost: 0.4}\n---\n\n"
+"""Heads of pages that the search leaves out, or finds after the guides."""
 
 CONSTANTS = "\n    options:\n      inherited_members: false\n      members: false"
 
@@ -115,7 +117,7 @@ def examples() -> Iterator[tuple[str, str]]:
         code = path.read_text()
         said = (ast.get_docstring(ast.parse(code)) or "").split("\n\n")[0]
         title = path.stem.replace("_", " ")
-        yield f"examples/{path.stem}.md", f"# {title}\n\n{said}\n\n```python\n{code}```\n"
+        yield f"examples/{path.stem}.md", f"{BEHIND}# {title}\n\n{said}\n\n```python\n{code}```\n"
 
 
 def reference() -> Iterator[tuple[str, str]]:
@@ -136,7 +138,7 @@ def reference() -> Iterator[tuple[str, str]]:
             links = ", ".join(f"[`{name.removeprefix('adjoin.')}`][{name}]" for name in found)
             rows.append(f"## [{title}]({stem}.md)\n\n{links}\n")
             entries = [f"::: {name}" + (CONSTANTS if home.startswith(BARE) else "") for name, home in found.items()]
-            yield f"reference/{stem}.md", f"# {title}\n\n" + "\n\n".join(entries) + "\n"
+            yield f"reference/{stem}.md", f"{BEHIND}# {title}\n\n" + "\n\n".join(entries) + "\n"
     yield "reference/index.md", "\n".join(["# Reference\n\nEvery public name, from its docstring.\n", *rows])
 
 

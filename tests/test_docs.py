@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -69,6 +70,22 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert not [address for address in links.loaded if "//" in address], page
     for style in folder.rglob("*.css"):
         assert not re.findall(r"url\(['\"]?(?:https?:)?//", style.read_text()), style
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_search_works_on_pages_opened_from_a_disk(site, tmp_path):
+    _, folder = site
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    address = f"{(folder / 'index.html').as_uri()}?q=restitution"
+    found = subprocess.run(
+        [*command, "--virtual-time-budget=5000", "--dump-dom", address],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    results = re.findall(r'<a href="([^"]+)" class="md-search-result__link"', found.stdout)
+    assert any("contact.html" in result for result in results)
 
 
 def test_the_reference_has_every_public_name(site):
