@@ -155,7 +155,7 @@ def run_sections(
     """A benchmark in sections, of which the command line may choose.
 
     A section takes whether to be quick, and yields each figure as soon as it is known: a mapping with the arguments of
-    `Report.add`. What a picture is made of is yielded as {"table": {...}}, and is kept under the section's name.
+    `Report.add`. Single runs and curves are yielded as {"table": {...}}, and kept if asked for.
 
     Args:
         name: of the benchmark and of its file.
@@ -170,6 +170,7 @@ def run_sections(
         default=list(sections if default is None else default),
         help="some of these, by comma",
     )
+    options.add_argument("--details", action="store_true", help="single runs and curves in the JSON object too")
     arguments = options.parse_args()
     unknown = [section for section in arguments.sections if section not in sections]
     if unknown:
@@ -180,10 +181,10 @@ def run_sections(
         report.section = section
         module, function = sections[section].split(".")
         for figure in getattr(importlib.import_module(module), function)(arguments.quick):
-            if "table" in figure:
-                report.tables[section] = figure["table"]
-            else:
+            if "table" not in figure:
                 report.add(**figure)
+            elif arguments.details:
+                report.tables[section] = figure["table"]
         report.save()
     report.finish()
 
