@@ -92,7 +92,7 @@ def held_to_bars(title: str, found: dict[str, Any], *sections: str) -> str:
     rows = []
     for result in found.values():
         for name, figure in result["figures"].items():
-            if figure["bar"] and (not sections or figure.get("section") in sections):
+            if "bar" in figure and (not sections or figure.get("section") in sections):
                 rows.append([name, shown(figure), figure["bar"], beside(figure)])
     columns = 4 if any(row[3] for row in rows) else 3
     return f"## {title}\n\n{table(['figure', 'value', 'bar', 'peer'][:columns], [row[:columns] for row in rows])}"
@@ -107,7 +107,7 @@ def missed(found: dict[str, Any]) -> str:
         ]
         for result in found.values()
         for name, figure in result.get("figures", {}).items()
-        if figure["met"] is False
+        if figure.get("met") is False
     ]
     heads = ["What misses the bar it is held to", "value", "bar"]
     return f"## Missed\n\n{table(heads, rows)}"

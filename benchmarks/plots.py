@@ -123,7 +123,7 @@ def figure_table(figures: dict[str, Any]) -> str:
     """Figures, each beside its bar and its peer."""
     lines = ["| figure | value | bar | | peer | remark |", "|---|---:|---:|---|---|---|"]
     for name, figure in figures.items():
-        unit, met = figure["unit"], figure["met"]
+        unit, met = figure["unit"], figure.get("met")
         peer = figure.get("peer")
         beside = ""
         if peer:
@@ -131,7 +131,7 @@ def figure_table(figures: dict[str, Any]) -> str:
             beside = f"{value if isinstance(value, str) else f'{digits(value)} {unit}'}: {peer['name']}"
         mark = "" if met is None else "met" if met else "**missed**"
         shown = f"{digits(figure['value'])} {unit}".strip()
-        lines.append(f"| {name} | {shown} | {figure['bar']} | {mark} | {beside} | {figure.get('note', '')} |")
+        lines.append(f"| {name} | {shown} | {figure.get('bar', '')} | {mark} | {beside} | {figure.get('note', '')} |")
     return "\n".join(lines) + "\n"
 
 

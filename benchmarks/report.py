@@ -98,7 +98,9 @@ class Report:
         met = None
         if bar:
             met = value <= at_most if at_most is not None else value >= at_least  # pyright: ignore[reportOperatorIssue]
-        figure: dict[str, Any] = {"value": value, "unit": unit, "bar": bar, "met": met}
+        figure: dict[str, Any] = {"value": value, "unit": unit}
+        if bar:
+            figure |= {"bar": bar, "met": met}
         if self.section:
             figure["section"] = self.section
         mark = "" if met is None else "met" if met else "MISSED"
