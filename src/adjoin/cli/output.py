@@ -31,7 +31,9 @@ def plain(value: Any) -> Any:
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Columns under their names; those of numbers stand to the right."""
     cells = [[number(cell) if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-    right = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(head))]
+    right = [
+        bool(rows) and all(isinstance(row[i], (int, float)) or not row[i] for row in rows) for i in range(len(head))
+    ]
     widths = [max(len(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
     return "\n".join(
         "  ".join(

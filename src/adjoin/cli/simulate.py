@@ -50,6 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
     writable(arguments.html)
     if arguments.html and importlib.util.find_spec("viser") is None:
         raise InputError("--html needs viser; install it with: pip install 'adjoin[viewer]'")
+    try:
+        return _simulate(arguments)
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error):
+            raise
+        raise InputError(
+            f"{arguments.environments} environments do not fit into memory; fewer --environments or --seconds, or a "
+            "larger --every"
+        ) from None
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
     setup = make(arguments, arguments.environments, device(arguments.device), arguments.drop, arguments.seed)
     steps = max(1, round(arguments.seconds / arguments.dt))
     every = min(steps, arguments.every or max(1, round(USUAL / arguments.dt)))
@@ -93,16 +105,8 @@ def _rolled(setup: Setup, steps: int, every: int, progress: bool) -> tuple["Traj
             torch.cuda.synchronize()
         return path, time.perf_counter() - began
 
-    try:
-        _, compiling = timed(1, 1, False)
-        path, seconds = timed(steps, every, progress)
-    except (RuntimeError, MemoryError) as error:
-        if "memory" not in str(error):
-            raise
-        raise InputError(
-            f"{len(setup.start.q)} environments with {-(-steps // every)} states each do not fit into memory; "
-            "fewer --environments, or a larger --every"
-        ) from None
+    _, compiling = timed(1, 1, False)
+    path, seconds = timed(steps, every, progress)
     return path, compiling, seconds
 
 

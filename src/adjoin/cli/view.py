@@ -48,10 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
         if motion is not None:
             viewer.play(*motion)
         print(f"{model.name} is at {viewer.url}; Ctrl-C ends it", flush=True)
-        threading.Event().wait()
+        wait()
     finally:
         viewer.close()
     return 0
+
+
+def wait() -> None:
+    """Waits until Ctrl-C."""
+    threading.Event().wait()
 
 
 def trajectory(path: Path, model: "Model") -> "tuple[np.ndarray, float]":

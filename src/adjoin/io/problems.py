@@ -21,6 +21,7 @@ from adjoin.model.description import Description, JointDescription, LinkDescript
 
 OPTION = re.compile(r"(accept|repair|meshes|unsupported)=\(?'(\w+)'")
 ORPHANS = "links have no parent"
+MOST = 200  # problems after which looking ends: each costs a robot put together
 
 
 @dataclass
@@ -160,7 +161,7 @@ def _assemble(found: Problems, description: Description, given: dict[str, Any]) 
             known = text in found.texts
             if not (ORPHANS in text and found.partial):  # else it follows from what was taken away
                 found.add(error)
-            if known or not _mend(found, description, text):
+            if known or len(found.texts) >= MOST or not _mend(found, description, text):
                 found.partial = True
                 return
 

@@ -1,0 +1,374 @@
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import adjoin
+from adjoin.cli import main
+from adjoin.errors import InputError
+from adjoin.trace.cache import Cache
+from adjoin.trace.cuda import find_ptxas
+
+COMMANDS = ("info", "robots", "check", "view", "simulate", "bench", "cache", "demo", "completion")
+ADJOIN = [sys.executable, "-m", "adjoin"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def told(capsys):
+    """Runs a command that must end with a code; gives what it printed, and what it said on standard error."""
+
+    def run(line, code=0):
+        assert main(line.split()) == code
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def data(told):
+    """Runs a command with --json; gives its one object, and sees that nothing else was printed."""
+    return lambda line, code=0: json.loads(told(f"{line} --json", code)[0])
+
+
+def test_help_lists_every_command_and_needs_no_torch():
+    code = "import sys; from adjoin.cli import main; main(['--help']); assert not {'torch', 'numpy'} & {*sys.modules}"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for command in COMMANDS:
+        assert f"\n    {command}" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command, told):
+    out, _ = told(f"{command} --help")
+    assert f"\nexamples:\n  {'source <(' * (command == 'completion')}adjoin {command}" in out
+
+
+def test_the_version_is_said(told):
+    assert told("--version")[0] == f"adjoin {adjoin.__version__}\n"
+
+
+@pytest.mark.parametrize("line", ["", "nothing", "info", "simulate ball --dt 0", "simulate ball --environments 1.5"])
+def test_wrong_usage_ends_with_2(line, told):
+    _, err = told(line, 2)
+    assert "usage: adjoin" in err
+
+
+def test_a_mistake_is_one_line_without_a_traceback_and_ends_with_1():
+    done = subprocess.run([*ADJOIN, "info", "go3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert (
+        done.stderr == "adjoin info: no file and no robot that ships is called 'go3'; did you mean the robot 'go2'?\n"
+    )
+
+
+def test_output_that_nobody_reads_ends_quietly():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*ADJOIN, "completion", "fish"], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_interruption_ends_with_130(told, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adjoin.robots, "names", interrupted)
+    assert told("robots", 130) == ("", "\nadjoin: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("info nothing.urdf", "nothing.urdf: no such file"),
+        ("info zzzz", "no file and no robot that ships is called 'zzzz'; `adjoin robots` lists them"),
+        ("info .", ".: a folder; name a robot file in it"),
+        ("info go2 --floating-base", "'go2' ships and loads as it is, without floating_base"),
+        ("info broken.urdf", "broken.urdf:1: not XML: syntax error (column 1)\n`adjoin check broken.urdf` looks for"),
+        ("info massless.urdf", "--accept mass to take it as it is"),
+        ("simulate massless.urdf --package wrong", "--package 'wrong' must be NAME=FOLDER"),
+        ("simulate ball --out none/run.npz", "none/run.npz: the folder none does not exist"),
+        ("simulate ball --out .", ". is a folder; name a file to write"),
+        ("simulate ball --html /dev/null/run.html", "/dev/null/run.html: the folder /dev/null does not exist"),
+        ("simulate ball --device gpu", "--device 'gpu' is not cpu, cuda or cuda:N"),
+        ("simulate ball --device cuda:64", "--device cuda:64: torch sees"),
+        ("simulate ball --random 2", "--random 2 would give masses of 0 and less; it must be below 1"),
+        ("simulate ball --touching foot", "no shape 'foot'; shapes: ball"),
+        ("simulate ball --environments 1000000000000", "1000000000000 environments do not fit into memory"),
+        ("view ball --trajectory none.npz", "none.npz: No such file or directory"),
+        ("view ball --trajectory broken.urdf", "broken.urdf is not an NPZ file with q and time"),
+        ("view go2 --trajectory ball.npz", "for 'go2' they must be (steps, environments, 19) and (steps,)"),
+        ("cache prebuild ball --gpu 90", "--gpu '90' must be an architecture such as sm_90"),
+        ("cache prebuild ball --gpu sm_50", "a GPU of compute capability 5.0 is too old"),
+        ("bench --plot none/bench.png", "none/bench.png: the folder none does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said(line, message, told, tmp_path):
+    (tmp_path / "broken.urdf").write_text("hello")
+    (tmp_path / "massless.urdf").write_text(MASSLESS)
+    np.savez(tmp_path / "ball.npz", q=np.zeros((3, 7)), time=np.arange(3.0))
+    out, err = told(line, 1)
+    assert out == ""
+    assert err.startswith(f"adjoin {line.split()[0]}: ")
+    assert message in err
+
+
+MASSLESS = """<robot name="r"><link name="a"/><link name="b"/>
+<joint name="j" type="continuous"><parent link="a"/><child link="b"/></joint></robot>"""
+
+
+def test_an_error_is_an_object_too(data):
+    assert data("info g02", 1) == {
+        "error": "no file and no robot that ships is called 'g02'; did you mean the robot 'go2'?"
+    }
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [("viser", "simulate ball --html run.html"), ("viser", "view ball"), ("matplotlib", "bench --plot bench.png")],
+)
+def test_a_package_that_is_missing_is_named_before_any_work(package, line, told, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(adjoin.Simulator, "rollout", lambda *_, **__: pytest.fail("it began to work"))
+    assert "install it with: pip install " in told(line, 1)[1]
+
+
+def test_robots_lists_all_that_ship(data, told):
+    rows = {row["name"]: row for row in data("robots")["robots"]}
+    assert tuple(rows) == adjoin.robots.names()
+    assert (rows["go2"]["nv"], rows["go2"]["title"], rows["go2"]["licence"]) == (18, "Unitree Go2", "MPL-2.0")
+    assert told("robots")[0].splitlines()[8].split()[:5] == ["go2", "13", "18", "12", "16.09"]
+
+
+def test_info_has_all_parts_of_a_model(data, told):
+    model, found = adjoin.robots.load("go2"), data("info go2")
+    assert [body["mass"] for body in found["bodies"]] == [body.mass for body in model.bodies]
+    assert found["bodies"][0]["joint"]["upper"] is None  # no limit: JSON has no infinity
+    assert [len(found[name]) for name in ("geometries", "actuators", "keyframes")] == [19, 12, 1]
+    assert found["keyframes"][0]["q"] == list(model.keyframe("home").q)
+    assert found["not_simulated"] == []
+    out, _ = told("info go2")
+    assert out.startswith(str(model))
+    for part in (
+        "\nFL_foot/0   sphere   FL_foot   0.0227 0 0",
+        "\nFL_hip_joint    FL_hip_joint  ",
+        "\nhome  0 0 0.2923",
+    ):
+        assert part in out
+
+
+def test_info_says_what_is_not_simulated(told, data, tmp_path):
+    extended = adjoin.robots.source("two_link").replace(b"</robot>", b"<gazebo/><gazebo/></robot>")
+    (tmp_path / "extended.urdf").write_bytes(extended)
+    assert data("info extended.urdf")["not_simulated"] == ["<gazebo> elements, which are another tool's (2)"]
+    pytest.importorskip("mujoco")
+    (tmp_path / "scene.xml").write_text("""<mujoco><worldbody><body name="a"><joint name="j"/><geom size="1"/></body>
+        <geom type="cylinder" size="1 1"/></worldbody>
+        <tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon></mujoco>""")
+    assert told("info scene.xml")[0].endswith(
+        "Not simulated\n  tendons (t)\n  contact between cylinder and sphere (1 pairs)\n"
+    )
+    assert "not supported: tendons (t); pass --unsupported warn" in told("info scene.xml --unsupported error", 1)[1]
+
+
+def test_a_saved_model_is_shown_and_checked(told, tmp_path):
+    adjoin.save(adjoin.robots.load("two_link"), tmp_path / "saved.safetensors")
+    assert told("info saved.safetensors")[0].startswith("two_link: 2 bodies")
+    assert told("check saved.safetensors")[0] == "saved.safetensors: no problem found\n"
+
+
+def test_check_tells_files_with_problems_from_those_without(told, data, tmp_path):
+    (tmp_path / "massless.urdf").write_text(MASSLESS)
+    out, _ = told("check go2 massless.urdf nothing.urdf", 1)
+    problem = "massless.urdf:1: link 'b': it has no mass; a link that moves needs a positive mass; "
+    assert out == (
+        "go2: no problem found\n"
+        f"massless.urdf: 1 problem\n  {problem}pass --accept mass to take it as it is\n"
+        "  It loads as it is with: --accept mass\n"
+        "nothing.urdf: 1 problem\n  nothing.urdf: no such file\n"
+    )
+    found = data("check massless.urdf", 1)
+    assert (found["ok"], found["files"][0]["loads_with"]) == (False, ["--accept", "mass"])
+    assert data("check massless.urdf --accept mass")["ok"]
+
+
+def test_simulate_writes_the_motion_it_computed(told, data):
+    found = data("simulate ball --drop 0.5 --seconds 0.2 --dt 0.004 --every 4 --environments 3 --out run --double")
+    assert (found["steps"], found["environments"], found["written"], found["frozen"]) == (50, 3, ["run.npz"], 0)
+    assert found["times_real_time"] == pytest.approx(found["steps_per_second"] * 0.004)
+    sim = adjoin.Simulator(adjoin.robots.load("ball"), dt=0.004)
+    q = torch.tensor([0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0], dtype=torch.float64).repeat(3, 1)
+    path = sim.rollout(sim.state(q), q.new_zeros(50, 3, 0))
+    with np.load("run.npz") as file:
+        kept = [*range(0, 50, 4), 50]
+        np.testing.assert_array_equal(file["q"], path.q[kept])
+        np.testing.assert_array_equal(file["v"], path.v[kept])
+        np.testing.assert_allclose(file["time"], np.array(kept) * 0.004)
+    out, err = told("simulate ball --seconds 0.1")
+    assert out.startswith("ball: 0.1 s, in ")
+    assert "50/50 steps" in err
+
+
+def test_what_is_random_is_the_same_for_the_same_seed(told):
+    line = "simulate ball --seconds 0.02 --environments 8 --random 0.3 --out"
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        told(f"{line} {name}.npz --seed {seed}")
+    found = []
+    for name in "abc":
+        with np.load(f"{name}.npz") as file:
+            found.append(dict(file))
+    a, b, c = found
+    assert set(a) == {"time", "q", "v", "status", "control", "mass", "inertia", "geometry_friction"}
+    np.testing.assert_array_equal(a["mass"], b["mass"])
+    assert not np.array_equal(a["mass"], c["mass"])
+    assert np.all((a["mass"] > 0.7) & (a["mass"] < 1.3))
+    np.testing.assert_allclose(a["inertia"][:, 0, 0] / a["mass"][:, 0], a["inertia"][0, 0, 0] / a["mass"][0, 0], 1e-6)
+
+
+def test_simulate_holds_a_pose_with_servos(told):
+    told("simulate two_link --servos 1000 100 --seconds 1 --out run.npz")
+    with np.load("run.npz") as file:
+        assert np.abs(file["q"]).max() < 0.1
+
+
+def test_a_simulation_that_is_interrupted_keeps_what_is_done(told, monkeypatch):
+    class Interrupted(adjoin.simulation.rollout.Progress):
+        def __iter__(self):
+            for piece in super().__iter__():
+                yield piece
+                if piece[1] >= 20 and self.shown:
+                    raise KeyboardInterrupt
+
+    monkeypatch.setattr(adjoin.simulation.rollout, "Progress", Interrupted)
+    out, err = told("simulate ball --seconds 0.2 --every 5 --out run.npz", 130)
+    assert "wrote run.npz" in out
+    assert "adjoin: interrupted after 20 of 100 steps" in err
+    with np.load("run.npz") as file:
+        assert len(file["q"]) == 5
+
+
+def test_the_cache_is_shown_filled_and_cleared(told, data, monkeypatch, tmp_path):
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "cache"))
+    assert told("cache path")[0] == f"{tmp_path / 'cache'}\n"
+    assert told("cache size")[0] == "0 kernels, 0 bytes\n"
+    built = data("cache prebuild pendulum --dt 0.01")
+    assert built["new"] == 2 * len(built["kernels"]) > 10  # for batches and for single robots
+    assert built["bytes"] == Cache().size()
+    assert {"aba(pendulum1)", "aba(pendulum1)_vjp", "rollout(pendulum1)", "step(pendulum1)"} <= set(built["kernels"])
+    before = Cache().entries()
+    for count in (1, 5):
+        told(f"simulate pendulum --dt 0.01 --seconds 0.05 --environments {count}")
+    assert Cache().entries() == before
+    told("simulate pendulum --dt 0.02 --seconds 0.1")
+    assert len(Cache().entries()) == len(before) + 1
+    assert told("cache clear")[0] == f"removed {len(before) + 1} kernels\n"
+    assert data("cache size") == {"kernels": 0, "bytes": 0}
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", "off")
+    assert told("cache path")[0] == "off\n"
+    assert "the cache is off" in told("cache prebuild pendulum", 1)[1]
+
+
+def test_kernels_are_built_for_a_gpu_that_is_not_there(data, monkeypatch, tmp_path):
+    if find_ptxas() is None:
+        pytest.skip("needs ptxas")
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "cache"))
+    built = data("cache prebuild pendulum --gpu sm_90")
+    assert (built["target"], built["new"]) == ("sm_90", len(built["kernels"]))
+    assert data("cache prebuild pendulum --gpu sm_90")["new"] == 0
+
+
+def test_demo_passes_its_options_on(told, monkeypatch, tmp_path):
+    from adjoin import demo
+
+    called = []
+    monkeypatch.setattr(demo, "main", lambda folder, quick: called.append((folder, quick)))
+    told("demo")
+    told(f"demo --out {tmp_path} --quick")
+    assert called == [(None, False), (tmp_path, True)]
+
+
+def test_view_plays_a_trajectory_and_closes(told, monkeypatch):
+    viewer = pytest.importorskip("adjoin.viewer")
+    calls = []
+
+    class Recorded:
+        url = "http://127.0.0.1:1234"
+
+        def __init__(self, model, **options):
+            calls.append((model.name, options))
+
+        def play(self, q, dt):
+            calls.append((q.shape, dt))
+
+        def close(self):
+            calls.append("closed")
+
+    def wait():
+        raise KeyboardInterrupt
+
+    told("simulate ball --seconds 0.1 --environments 3 --out run.npz")
+    monkeypatch.setattr(viewer, "Viewer", Recorded)
+    monkeypatch.setattr("adjoin.cli.view.wait", wait)
+    out, err = told("view ball --trajectory run.npz --port 1234", 130)
+    assert (out, err) == ("ball is at http://127.0.0.1:1234; Ctrl-C ends it\n", "\nadjoin: interrupted\n")
+    assert calls == [
+        ("ball", {"environments": 3, "port": 1234, "source": None}),
+        ((11, 3, 7), pytest.approx(0.01)),
+        "closed",
+    ]
+
+
+def test_a_warning_is_one_line(told, monkeypatch):
+    import warnings
+
+    from adjoin.cli import info
+
+    def warned(_):
+        warnings.warn("something; pass unsupported='warn' to load it", UserWarning, stacklevel=1)
+        raise InputError("and an error")
+
+    monkeypatch.setattr(info, "run_robots", warned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        _, err = told("robots", 1)
+    assert err.splitlines() == [
+        "adjoin: warning: something; pass --unsupported warn to load it",
+        "adjoin robots: and an error",
+    ]
+
+
+def test_bench_prints_what_was_measured(told, data, monkeypatch):
+    compare = pytest.importorskip("adjoin.peers.compare")
+    monkeypatch.setattr(compare, "dynamics", lambda name, quick: compare.Figure(name, 1e-8, 2e-8, None, "Peer 1", 6e-6))
+    monkeypatch.setattr(compare, "simulation", lambda quick: compare.Figure("step", 3e-7 if quick else 4e-7, 5e-7))
+    monkeypatch.setattr(compare, "gradient", lambda quick: compare.Figure("gradient", 6e-9, 7e-9, 8e-10))
+    threads = torch.get_num_threads()
+    lines = told("bench --quick")[0].splitlines()[2:8]
+    assert re.split("  +", lines[0]) == [
+        "nanoseconds",
+        "Adjoin f32",
+        "Adjoin f64",
+        "GPU f32",
+        "peer f64",
+        "times",
+        "peer",
+    ]
+    assert lines[1].split() == ["RNEA", "10", "20", "6,000", "300", "Peer", "1"]
+    assert [line.split() for line in lines[4:]] == [["step", "300", "500"], ["gradient", "6", "7", "0.8"]]
+    found = data("bench")
+    assert [figure["times"] for figure in found["figures"]] == [pytest.approx(300.0)] * 3 + [None] * 2
+    assert found["figures"][3]["f32"] == 4e-7
+    assert torch.get_num_threads() == threads
