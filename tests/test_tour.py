@@ -1,12 +1,24 @@
 import re
+from pathlib import Path
 
 import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def numbers(pattern, text):
     found = re.search(pattern, text, re.DOTALL)
     assert found is not None, text
     return [float(number) for number in found.groups()]
+
+
+def test_examples_are_short_numbered_without_gaps_and_listed():
+    files = sorted(EXAMPLES.glob("*.py"))
+    assert [int(file.name[:2]) for file in files] == list(range(1, len(files) + 1))
+    listed = re.findall(r"\]\((\d\d_\w+\.py)\)", (EXAMPLES / "README.md").read_text())
+    assert listed == [file.name for file in files]
+    for file in files:
+        assert len(file.read_text().splitlines()) < 120, file.name
 
 
 def test_load(run_example):
@@ -57,3 +69,39 @@ def test_rollout(run_example):
     assert slope == pytest.approx(numeric, rel=1e-3)
     first, last = numbers(r"loss (\S+) to (\S+)\n", said)
     assert last < 0.3 * first
+
+
+def test_mpc(run_example):
+    said = run_example("09_mpc.py")
+    (blind,) = numbers(r"plan, no feedback +median error +(\S+) mm", said)
+    typical, heaviest = numbers(r"MPC +median error +(\S+) mm, of the arm with 3 kg +(\S+) mm", said)
+    assert blind > 100.0
+    assert typical < 10.0
+    assert heaviest < 15.0
+
+
+def test_randomise(run_example):
+    said = run_example("10_randomise.py")
+    single, many = (float(share) for share in re.findall(r"\]: (\S+) %", said))
+    assert single < 70.0
+    assert many > 95.0
+
+
+def test_fuse(run_example):
+    said = run_example("11_fuse.py")
+    motion, gradient = numbers(r"differ by (\S+) in the motion and (\S+) in the gradient", said)
+    assert motion < 1e-12
+    assert gradient < 1e-10
+    costs = [float(cost) for cost in re.findall(r"cost (\S+):", said)]
+    assert costs[-1] < 0.7 * costs[0]
+
+
+def test_peers_that_are_installed_agree(run_example):
+    said = run_example("12_coming_from.py", picture=False)
+    differences = {
+        name: float(x) for name, x in re.findall(r"^  (\S+) +adjoin\..* differ by (\S+)$", said, re.MULTILINE)
+    }
+    single = differences.pop("compute_inverse_dynamics", 0.0)
+    assert single < 1e-5
+    assert all(x < 1e-12 for x in differences.values())
+    assert len(differences) + said.count("not run: No module") >= 3
