@@ -43,7 +43,7 @@ ALSO = {
 """Names that public functions take or give, and that are not exported themselves."""
 
 
-BARE = ("adjoin.contact.", "adjoin.simulation.integrators")
+BARE = ("adjoin.contact.", "adjoin.simulation.integrators", "adjoin.trace.Expr")
 """Objects that are only made and passed on: their methods are for the simulator."""
 
 UNSEARCHED = "---\nsearch: {exclude: true}\n---\n\n"
@@ -127,9 +127,9 @@ def reference() -> Iterator[tuple[str, str]]:
     public = {f"adjoin.{name}": home for name, home in homes.items() if home != f"adjoin.{name}"}
     for room in rooms:
         if room.exists():
-            names = constant(room, "__all__")
             module = f"adjoin.{room.parent.name}"
-            public |= {f"{module}.{name}": f"{module}." for name in names if f"adjoin.{name}" not in public}
+            names = [name for name in constant(room, "__all__") if f"adjoin.{name}" not in public]
+            public |= {f"{module}.{unlike_its_file(room.parent, name)}": f"{module}." for name in names}
     rows = []
     for stem, (title, prefixes) in REFERENCE.items():
         found = {name: home for prefix in prefixes for name, home in public.items() if home.startswith(prefix)}
@@ -137,9 +137,18 @@ def reference() -> Iterator[tuple[str, str]]:
         if found:
             links = ", ".join(f"[`{name.removeprefix('adjoin.')}`][{name}]" for name in found)
             rows.append(f"## [{title}]({stem}.md)\n\n{links}\n")
-            entries = [f"::: {name}" + (CONSTANTS if home.startswith(BARE) else "") for name, home in found.items()]
+            entries = [
+                f"::: {name}" + (CONSTANTS if home.startswith(BARE) or name.startswith(BARE) else "")
+                for name, home in found.items()
+            ]
             yield f"reference/{stem}.md", f"{BEHIND}# {title}\n\n" + "\n\n".join(entries) + "\n"
     yield "reference/index.md", "\n".join(["# Reference\n\nEvery public name, from its docstring.\n", *rows])
+
+
+def unlike_its_file(room: Path, name: str) -> str:
+    """The path of a name in a room; a function in a file of its own name would be taken for that file."""
+    file = room / f"{name}.py"
+    return f"{name}.{name}" if file.exists() and re.search(rf"^def {name}\b", file.read_text(), re.MULTILINE) else name
 
 
 def constant(path: Path, name: str) -> Any:
