@@ -30,9 +30,15 @@ class MPC:
     """
 
     def __init__(self, solver: ILQR, controls: torch.Tensor, *, iterations: int = 3, first: int = 100, every: int = 1):
-        for name, value, least in (("iterations", iterations, 1), ("first", first, 1), ("every", every, 1)):
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"MPC: {name} must be a whole number of at least {least}, got {value!r}")
+        if not isinstance(solver, ILQR):
+            raise InputError(f"MPC: solver must be an ILQR, got a {type(solver).__name__}")
+        nu = solver.sim.model.nu
+        if not isinstance(controls, torch.Tensor) or controls.dim() < 2 or controls.shape[-1] != nu:
+            given = tuple(controls.shape) if isinstance(controls, torch.Tensor) else type(controls).__name__
+            raise InputError(f"MPC: controls must be a tensor of the shape (horizon, ..., {nu}), got {given}")
+        for name, value in (("iterations", iterations), ("first", first), ("every", every)):
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"MPC: {name} must be a whole number of at least 1, got {value!r}")
         if every > len(controls):
             raise InputError(f"MPC: every={every} is longer than the horizon of {len(controls)} steps")
         self.solver, self.iterations, self.first, self.every = solver, iterations, first, every
@@ -62,6 +68,9 @@ class MPC:
             individual: see `ILQR.solve`; they may change from call to call.
             streams: see `ILQR.solve`; of the steps from now on.
         """
+        if self.plan is not None and self.plan.cost.shape != state.status.shape:
+            batches = f"{tuple(self.plan.cost.shape)} robots, and there are {tuple(state.status.shape)}"
+            raise InputError(f"MPC: the plan is for {batches}; call reset() to begin anew")
         if self.plan is None or self._since >= self.every:
             iterations = self.first if self.plan is None else self.iterations
             self.plan = self.solver.solve(
@@ -89,7 +98,9 @@ class MPC:
         """The guess for the next plan: the last one without the steps that are past, and its last control again."""
         if self.plan is None:
             steps, *batch, nu = self._guess.shape
-            guess = self._guess.reshape(steps, *[1] * (state.status.dim() - len(batch)), *batch, nu)
+            if tuple(batch) not in ((), tuple(state.status.shape)):
+                raise InputError(f"MPC: controls are for {tuple(batch)} robots, states for {tuple(state.status.shape)}")
+            guess = self._guess.reshape(steps, *(batch or [1] * state.status.dim()), nu)
             return guess.expand(steps, *state.status.shape, nu)
         controls = self.plan.controls
         return torch.cat([controls[self._since :], controls[-1:].expand(self._since, *controls.shape[1:])])

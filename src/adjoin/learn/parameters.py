@@ -62,8 +62,8 @@ class Parameters(torch.nn.Module):
             not of unit length. Shapes always are.
 
     Example:
-            learned = Parameters(model).learn("mass", Positive, of=["link3"])
-            adjoin.rnea(model, q, v, a, params=learned())
+        learned = Parameters(model).learn("mass", Positive, of=["link3"])
+        adjoin.rnea(model, q, v, a, params=learned())
     """
 
     def __init__(

@@ -185,12 +185,12 @@ def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
         A decorator. The decorated function takes tensors with any leading batch shape, broadcast like torch.
 
     Example:
-            @adjoin.function(q=7, target=7, weight=())
-            def cost(q, target, weight):
-                error = q - target
-                return weight * (error @ error)
+        @adjoin.function(q=7, target=7, weight=())
+        def cost(q, target, weight):
+            error = q - target
+            return weight * (error @ error)
 
-            cost(torch.randn(4096, 7), torch.zeros(7), 0.5)  # (4096,)
+        cost(torch.randn(4096, 7), torch.zeros(7), 0.5)  # (4096,)
     """
 
     def decorate(traced: Callable[..., Any]) -> Function:
