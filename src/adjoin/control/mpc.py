@@ -24,9 +24,9 @@ class MPC:
         plan: the last one, a `Solution`; None before the first.
 
     Example:
-            mpc = MPC(ILQR(sim, cost, terminal), torch.zeros(50, sim.model.nu))
-            for _ in range(1000):
-                state = sim.step(state, mpc(state))
+        mpc = MPC(ILQR(sim, cost, terminal), torch.zeros(50, sim.model.nu))
+        for _ in range(1000):
+            state = sim.step(state, mpc(state))
     """
 
     def __init__(self, solver: ILQR, controls: torch.Tensor, *, iterations: int = 3, first: int = 100, every: int = 1):
