@@ -1,6 +1,6 @@
 import pytest
 import torch
-from problems import LIMIT, STEPS, TIGHT, arrive, cart, cart_squares, effort, optimum, start, two_links
+from problems import LIMIT, SIM, STEPS, TIGHT, arrive, cart, cart_squares, effort, optimum, start, two_links
 
 import adjoin
 from adjoin.control.decision import Controls, Learned, Numbers, Spline, b_spline
@@ -56,7 +56,16 @@ def objectives():
     def landed(path, inputs):
         return (path.q[-1, :, 0] - 0.4) ** 2 + path.v[-1, :, 4] ** 2
 
+    some = TWO.state(torch.tensor([[0.3, -0.2], [0.1, 0.4], [0.0, 0.0]]).double())
+    masses_of = {"mass": torch.tensor([[1.0, 1.0], [1.2, 0.9], [0.7, 1.4]]).double()}
+
     return {
+        "scenarios": Objective(
+            TWO, some, 15, cost=torque, terminal=upright, constants=goal, decision=Spline(5), scenarios=masses_of
+        ),
+        "scenarios of residuals": Objective(
+            TWO, begin, 15, loss=tip, residuals=far, decision=Spline(3, 1), scenarios=masses_of
+        ),
         "controls": Objective(TWO, begin, 15, cost=torque, terminal=upright, constants=goal),
         "spline": Objective(TWO, begin, 15, cost=torque, loss=tip, decision=Spline(5)),
         "residuals": Objective(TWO, begin, 15, cost=torque, residuals=far, decision=Spline(4, degree=1)),
@@ -81,18 +90,13 @@ def test_gradients_are_those_of_finite_differences(name):
     torch.testing.assert_close(losses, objective.losses(point), rtol=0.0, atol=0.0)
 
 
-@pytest.mark.parametrize("name", ["learned", "residuals"])
+@pytest.mark.parametrize("name", ["learned", "residuals", "scenarios of residuals"])
 def test_jacobians_are_those_of_finite_differences(name):
     objective = objectives()[name]
     point = objective.random(3, seed=1)
     values, slopes = objective.jacobians(point)
-    inputs = objective.inputs(point)
-    torch.testing.assert_close(values, objective.residual(objective.rollout(point), inputs))
-
-    def residuals(x):
-        return objective.residual(objective.rollout(x), objective.inputs(x))
-
-    torch.testing.assert_close(slopes, differences(residuals, point), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(values, objective.residuals(point))
+    torch.testing.assert_close(slopes, differences(objective.residuals, point), rtol=1e-6, atol=1e-7)
 
 
 def test_jacobians_of_many_numbers_come_in_pieces(monkeypatch):
@@ -163,6 +167,54 @@ def test_learned_takes_its_start_from_the_module_and_gives_back_what_was_found()
     assert objective.inputs(objective.box.start[None]).params["damping"].amax() < 0.31
 
 
+def test_the_loss_in_scenarios_is_the_mean_of_the_losses_in_each():
+    objective = objectives()["scenarios"]
+    point = objective.random(2)
+    alone = [
+        Objective(
+            TWO,
+            type(objective.start)(*[part[k] for part in objective.start]),
+            15,
+            cost=torque,
+            terminal=upright,
+            constants=objective.constants,
+            decision=Spline(5),
+            params={"mass": objective.scenarios["mass"][k]},
+        )
+        for k in range(3)
+    ]
+    torch.testing.assert_close(objective.losses(point), torch.stack([each.losses(point) for each in alone]).mean(0))
+    path = objective.rollout(point)
+    assert path.q.shape == (16, 2, 3, 2)
+    torch.testing.assert_close(path.q[:, 1, 2], alone[2].rollout(point[1]).q)
+    assert objective.rollout(point[0]).outputs["cost"].shape == (15, 3)
+    far = objectives()["scenarios of residuals"]
+    assert far.residuals(far.random(2)).shape == (2, 12)
+
+
+def test_a_decision_that_fails_in_one_scenario_costs_infinity():
+    reach = {"mass": torch.tensor([[1.0], [1e-9]]).double()}
+    objective = Objective(SIM, start(SIM), 3, loss=lambda p, i: p.q[-1, :, 0] ** 2, scenarios=reach)
+    losses, gradients = objective.gradients(torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]).double())
+    assert losses.tolist() == [torch.inf, 0.0]
+    assert not gradients.any()
+
+
+def test_errors_of_scenarios_say_what_would_be_right():
+    some = TIGHT.state(torch.zeros(2, 1).double())
+    with pytest.raises(InputError, match=r"there are start 2, scenarios\['mass'\] 3"):
+        Objective(TIGHT, some, 3, cost=effort, scenarios={"mass": torch.ones(3, 1).double()})
+    with pytest.raises(InputError, match=r"scenarios\['mass'\] must be a tensor"):
+        Objective(TIGHT, some, 3, cost=effort, scenarios={"mass": 1.0})  # pyright: ignore[reportArgumentType]
+    begins = Numbers([0.0], lambda x: {"state": TIGHT.state(x)})
+    with pytest.raises(InputError, match="decides the start, so start must be of one environment"):
+        Objective(TIGHT, some, 3, terminal=arrive, decision=begins).losses(torch.zeros(1, 1).double())
+    heavy = Numbers([1.0], lambda x: {"params": {"mass": x}})
+    varied = Objective(TIGHT, some, 3, terminal=arrive, decision=heavy, scenarios={"mass": torch.ones(2, 1).double()})
+    with pytest.raises(InputError, match="decides what scenarios give: mass"):
+        varied.losses(torch.ones(1, 1).double())
+
+
 def test_rollout_of_one_has_no_batch_dimension():
     path = cart().rollout(optimum()[0])
     assert path.q.shape == (STEPS + 1, 1)
@@ -176,14 +228,54 @@ def test_errors_say_what_would_be_right():
         Objective(TIGHT, one, 3)
     with pytest.raises(InputError, match=r"no function here takes constants\['gaol'\]"):
         Objective(TIGHT, one, 3, cost=effort, terminal=upright, constants={"gaol": torch.zeros(1)})
-    with pytest.raises(InputError, match="state of one environment"):
-        Objective(TIGHT, TIGHT.state(torch.zeros(2, 1)), 3, cost=effort)
+    with pytest.raises(InputError, match=r"q of \(1,\), or of \(scenarios, 1\); got \(2, 3, 1\)"):
+        Objective(TIGHT, TIGHT.state(torch.zeros(2, 3, 1)), 3, cost=effort)
+    with pytest.raises(InputError, match="must be a Simulator, got a Model"):
+        Objective(TIGHT.model, one, 3, cost=effort)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"controls must be a tensor \(3, width\), got \(4, 1\)"):
+        Objective(TIGHT, one, 3, cost=effort, controls=torch.zeros(4, 1))
     with pytest.raises(InputError, match="steps must be"):
         Objective(TIGHT, one, 0, cost=effort)
+    with pytest.raises(InputError, match="terminal must be a function, got 3"):
+        Objective(TIGHT, one, 3, terminal=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"constants\['goal'\] must be a tensor"):
+        Objective(TIGHT, one, 3, terminal=upright, constants={"goal": 1.0})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="takes 'goal'; give it as constants or individual"):
+        Objective(TIGHT, one, 3, terminal=upright).losses(torch.zeros(1, 3).double())
+    with pytest.raises(InputError, match=r"terminal must give \(batch,\), here 1 of them; got \(1, 1\)"):
+        Objective(TIGHT, one, 3, terminal=lambda q, v: [q[0]]).losses(torch.zeros(1, 3).double())
+    for wrong in ("controls", [], Controls):
+        with pytest.raises(InputError, match=r"such as Controls\(\) or Spline\(10\)"):
+            Objective(TIGHT, one, 3, cost=effort, decision=wrong)
+    with pytest.raises(InputError, match=r"random starts must be at least 1, got 0"):
+        cart().random(0)
+    with pytest.raises(InputError, match=r"there are 20 numbers to split, got \(3,\)"):
+        cart().split(torch.zeros(3))
     with pytest.raises(InputError, match="has no actuators"):
         Objective(BALL, BALL.state(), 3, cost=effort)
     with pytest.raises(InputError, match="at least 4 knots, got 3"):
         Spline(3)
+    with pytest.raises(InputError, match=r"must be whole numbers, got 5\.5 and 3"):
+        Spline(5.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="start must be numbers, got 'x'"):
+        cart(decision=Controls(start="x"))
+    with pytest.raises(InputError, match="limits must be a pair"):
+        cart(decision=Controls(limits=3.0))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="at least one number"):
+        cart(decision=Numbers([], lambda x: {}))
+    with pytest.raises(InputError, match="make must be a function"):
+        cart(decision=Numbers([0.0], 3))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"must be a torch\.nn\.Module, got a int"):
+        Learned(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"numbers must be \(3,\), got \(4,\)"):
+        Learned(masses()).assign(torch.zeros(4))
+    for given, wanted in (
+        (lambda x: x, "must give a dictionary, got a Tensor"),
+        (lambda x: {"params": [x]}, "must give a dictionary of tensors as 'params'"),
+        (lambda x: {"controls": x}, r"must give controls \(20, 1, \.\.\.\), got \(1, 1\)"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            cart(decision=Numbers([0.0], given)).losses(torch.zeros(1, 1).double())
     with pytest.raises(InputError, match="start of the shape"):
         cart(decision=Controls(start=torch.zeros(7)))
     with pytest.raises(InputError, match="lower limit must be at most"):

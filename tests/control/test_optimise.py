@@ -9,6 +9,8 @@ from adjoin.control.decision import Controls, Learned, Numbers, Spline
 from adjoin.control.descent import _secants
 from adjoin.control.objective import Objective
 from adjoin.control.optimise import LBFGS, SGD, Adam, GaussNewton, optimise
+from adjoin.control.plot import plot_losses
+from adjoin.control.sampling import CMAES, MPPI
 from adjoin.errors import InputError
 from adjoin.learn.modules import Positive
 from adjoin.learn.parameters import Parameters
@@ -243,6 +245,37 @@ def test_secants_are_met_along_the_shortest_way_and_elsewhere_if_the_residuals_a
     torch.testing.assert_close(whole, slopes)
 
 
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: Adam(rate=-1.0), "Adam: rate must be a positive number, got -1.0"),
+        (lambda: Adam(betas=(1.0, 0.9)), "Adam: betas must be two numbers"),
+        (lambda: SGD(clip=0.0), "SGD: clip must be a positive number"),
+        (lambda: SGD(momentum=2.0), "SGD: momentum must be a number from 0 to 1, got 2.0"),
+        (lambda: LBFGS(trials=0), "LBFGS: trials must be a whole number of at least 1, got 0"),
+        (lambda: GaussNewton(renew=float("nan")), "GaussNewton: renew must be a number from 0 to 1"),
+        (lambda: CMAES(sigma=0.0), "CMAES: sigma must be a positive number"),
+        (lambda: CMAES(population=1), "CMAES: population must be a whole number of at least 2"),
+        (lambda: MPPI(samples=1), "MPPI: samples must be a whole number of at least 2"),
+    ],
+)
+def test_a_method_with_a_wrong_number_says_which(make, wanted):
+    with pytest.raises(InputError, match=wanted):
+        make()
+
+
+def test_pictures_of_losses_show_every_start_and_refuse_what_is_none():
+    history = optimise(cart(), starts=3, iterations=2).history
+    _, axes = plot_losses({"L-BFGS": history, "the same": history}, 3)
+    assert [len(axis.lines) for axis in axes] == [6, 6, 0]
+    assert [axis.get_xlabel() for axis in axes[:2]] == ["iteration", "seconds"]
+    for wrong in ({}, {"L-BFGS": optimise(cart(), iterations=1)}):
+        with pytest.raises(InputError, match="histories must be method -> history"):
+            plot_losses(wrong)
+    with pytest.raises(InputError, match="panels must be at least 2, got 1"):
+        plot_losses({"L-BFGS": history}, 1)
+
+
 def test_a_bar_shows_the_loss(capsys):
     optimise(cart(), Adam(rate=0.01), iterations=30, progress=True)
     said = capsys.readouterr().err
@@ -280,6 +313,15 @@ def test_errors_say_what_would_be_right():
         optimise(cart(), starts=torch.zeros(3, 4))
     with pytest.raises(InputError, match="starts must be at least 1"):
         optimise(cart(), starts=0)
+    for given, wanted in (
+        ({"starts": [0.0]}, "starts must be a whole number or a tensor"),
+        ({"tolerance": -1.0}, "tolerance must be a number of at least 0, got -1.0"),
+        ({"target": float("nan")}, "target must be a number, got nan"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"method": LBFGS}, "such as LBFGS"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            optimise(cart(), **given)
     with pytest.raises(InputError, match="loss of no start is finite"):
         optimise(cart(), starts=torch.full((2, STEPS), torch.nan))
     with pytest.raises(InputError, match="must have residuals"):

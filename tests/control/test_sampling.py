@@ -148,6 +148,30 @@ def test_a_diagonal_covariance_takes_thousands_of_numbers():
     assert found.loss < 0.98 * float(found.history.loss[0, 0])
 
 
+@pytest.mark.parametrize("sigma", [0.3, 3.0, 30.0])
+def test_samples_of_cma_es_may_be_wider_than_the_limits(sigma):
+    def square(path, inputs):
+        return inputs.individual["x"].square().sum(-1)
+
+    for size in (1, 2):
+        decision = Numbers([0.3] * size, lambda x: {"individual": {"x": x}}, (0.0, 1.0), 0.1)
+        objective = Objective(SIM, start(SIM), 2, loss=square, decision=decision)
+        found = optimise(objective, CMAES(sigma=sigma), starts=4, iterations=40)
+        assert found.loss < 1e-6
+        assert found.numbers.amin() >= 0.0
+
+
+def test_cma_es_leaves_numbers_alone_that_the_limits_hold():
+    limits = torch.full((20,), LIMIT).double()
+    limits[::2] = 0.1
+    held = cart(TIGHT, Numbers([0.0] * 20, lambda x: {"controls": x.mT[..., None]}, (0.1 - 0.0 * limits, limits)))
+    found = optimise(held, CMAES(), starts=2, iterations=20)
+    assert found.numbers[:, ::2].eq(0.1).all()
+    assert found.loss < 0.9 * float(held.losses(held.box.start[None]))
+    with pytest.raises(InputError, match="leave no number to decide"):
+        optimise(cart(decision=Controls(limits=(0.1, 0.1))), CMAES())
+
+
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     plain = builtins.__import__
 

@@ -96,6 +96,8 @@ class Spline:
     width: int | None = None
 
     def __post_init__(self):
+        if not isinstance(self.knots, int) or not isinstance(self.degree, int):
+            raise InputError(f"Spline: knots and degree must be whole numbers, got {self.knots!r} and {self.degree!r}")
         if self.degree < 0 or self.knots <= self.degree:
             raise InputError(
                 f"Spline: of degree {self.degree} it needs at least {self.degree + 1} knots, got {self.knots}"
@@ -132,9 +134,11 @@ class Numbers:
 
     def box(self, sim: Simulator, steps: int, like: torch.Tensor) -> Box:
         """See `Decision`."""
-        start = torch.as_tensor(self.start, dtype=like.dtype).to(like)
-        if start.ndim != 1:
-            raise InputError(f"Numbers: start must be (n,), got {tuple(start.shape)}")
+        start = _tensor("Numbers", "start", self.start, like)
+        if start.ndim != 1 or not len(start):
+            raise InputError(f"Numbers: start must be (n,), at least one number; got {tuple(start.shape)}")
+        if not callable(self.make):
+            raise InputError(f"Numbers: make must be a function of the numbers, got {self.make!r}")
         return _box("Numbers", start, self.limits, self.spread)
 
     def inputs(self, numbers: torch.Tensor, sim: Simulator, steps: int) -> dict[str, Any]:
@@ -158,6 +162,8 @@ class Learned:
     _own: torch.nn.Module = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
+        if not isinstance(self.module, torch.nn.Module):
+            raise InputError(f"Learned: the module must be a torch.nn.Module, got a {type(self.module).__name__}")
         if not raw_numbers(self.module):
             raise InputError("Learned: the module has no parameters that require gradients")
         own = copy.deepcopy(self.module)
@@ -183,7 +189,10 @@ class Learned:
     def assign(self, numbers: torch.Tensor) -> None:
         """Give the module these raw numbers, (n,)."""
         like = raw_numbers(self.module)
-        parts = numbers.split([value.numel() for value in like.values()])
+        sizes = [value.numel() for value in like.values()]
+        if numbers.shape != (sum(sizes),):
+            raise InputError(f"Learned: numbers must be ({sum(sizes)},), got {tuple(numbers.shape)}")
+        parts = numbers.split(sizes)
         with torch.no_grad():
             for name, part in zip(like, parts, strict=True):
                 own = self.module.get_parameter(name)
@@ -215,9 +224,12 @@ def _basis(steps: int, knots: int, degree: int, dtype: torch.dtype, device: torc
 
 def _control_box(decision: "Controls | Spline", sim: Simulator, rows: int, like: torch.Tensor) -> Box:
     label, width = type(decision).__name__, sim.model.nu if decision.width is None else decision.width
+    if not isinstance(width, int) or width < 0:
+        raise InputError(f"{label}: width must be a whole number, got {width!r}")
     if not width:
         raise InputError(f"{label}: {sim.model.name!r} has no actuators; try `Model.with_motors`, or Numbers")
     limits = decision.limits
+    _check_limits(label, limits)
     if limits is None:
         ranges = [actuator.control_range for actuator in sim.model.actuators]
         free = (-torch.inf, torch.inf)
@@ -231,6 +243,7 @@ def _control_box(decision: "Controls | Spline", sim: Simulator, rows: int, like:
 
 
 def _box(label: str, start: torch.Tensor, limits: Limits, spread: Any) -> Box:
+    _check_limits(label, limits)
     lower, upper = (_spread_out(label, "limits", limit, tuple(start.shape), start) for limit in limits)
     if bool((lower > upper).any()) or bool((lower.isnan() | upper.isnan()).any()):
         raise InputError(f"{label}: each lower limit must be at most the upper one")
@@ -244,8 +257,20 @@ def _box(label: str, start: torch.Tensor, limits: Limits, spread: Any) -> Box:
 
 
 def _spread_out(label: str, what: str, value: Any, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    given = torch.as_tensor(value, dtype=like.dtype).to(like)
+    given = _tensor(label, what, value, like)
     try:
         return given.expand(shape).contiguous()
     except RuntimeError:
         raise InputError(f"{label}: {what} of the shape {tuple(given.shape)} does not fit {shape}") from None
+
+
+def _tensor(label: str, what: str, value: Any, like: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.as_tensor(value, dtype=like.dtype).to(like)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{label}: {what} must be numbers, got {value!r}") from None
+
+
+def _check_limits(label: str, limits: Any) -> None:
+    if limits is not None and (not isinstance(limits, Sequence) or isinstance(limits, str) or len(limits) != 2):
+        raise InputError(f"{label}: limits must be a pair, the least and the greatest, got {limits!r}")

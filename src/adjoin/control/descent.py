@@ -10,11 +10,12 @@ algorithm for least-squares estimation of nonlinear parameters, 1963; secants af
 solving nonlinear simultaneous equations, 1965.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from adjoin.control.method import Problem, Rows
+from adjoin.control.method import Problem, Rows, check
 from adjoin.errors import InputError
 
 LONGER = (1.5, 2.0)
@@ -41,6 +42,12 @@ class Adam:
     decay: float = 1.0
     clip: float | None = None
     patience: int = 50
+
+    def __post_init__(self):
+        check(self, positive=["rate", *_clip(self)], shares=["decay"], least={"patience": 1})
+        pair = isinstance(self.betas, Sequence) and len(self.betas) == 2
+        if not pair or not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise InputError(f"Adam: betas must be two numbers from 0 to below 1, got {self.betas!r}")
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
@@ -77,6 +84,9 @@ class SGD:
     clip: float | None = None
     patience: int = 50
 
+    def __post_init__(self):
+        check(self, positive=["rate", *_clip(self)], shares=["momentum", "decay"], least={"patience": 1})
+
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
         return _begin(problem, z, self.rate, first=torch.zeros_like(z))
@@ -102,6 +112,9 @@ class LBFGS:
     trials: int = 8
     first: float = 0.1
     patience: int = 8
+
+    def __post_init__(self):
+        check(self, positive=["first"], least={"memory": 0, "trials": 1, "patience": 1})
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
@@ -162,6 +175,9 @@ class GaussNewton:
     trials: int = 6
     renew: float = 0.5
     patience: int = 4
+
+    def __post_init__(self):
+        check(self, positive=["damping"], shares=["renew"], least={"trials": 2, "patience": 1})
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
@@ -228,6 +244,10 @@ def _descend(problem: Problem, rows: Rows, step: torch.Tensor, decay: float, **m
         "count": torch.where(fine, rows["count"] + 1.0, 0.0),
         **{name: torch.where(wide, value, 0.0) for name, value in more.items()},
     }
+
+
+def _clip(method: Adam | SGD) -> list[str]:
+    return [] if method.clip is None else ["clip"]
 
 
 def _clipped(gradient: torch.Tensor, most: float | None) -> torch.Tensor:

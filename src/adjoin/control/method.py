@@ -3,17 +3,41 @@
 Numbers are counted from the decision's start in units of its spread, and kept within their limits by projection.
 """
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from adjoin.control.objective import Objective
+from adjoin.errors import InputError
 
 Rows = dict[str, Any]
 """What a method keeps between iterations: tensors and lists, one row for each start."""
 
 FAILURES = 5
 """Iterations in a row in which no step helps, after which a start stops; counted in a row called "failures"."""
+
+
+def check(
+    method: object,
+    *,
+    positive: Sequence[str] = (),
+    shares: Sequence[str] = (),
+    least: Mapping[str, int] | None = None,
+) -> None:
+    """Raise where an attribute of a method is not a positive number, not between 0 and 1, or not a whole number."""
+    label = type(method).__name__
+    for name in (*positive, *shares):
+        value = getattr(method, name)
+        wanted = "a number from 0 to 1" if name in shares else "a positive number"
+        number = value if isinstance(value, int | float) else math.nan
+        if not (0.0 <= number <= 1.0 if name in shares else 0.0 < number < math.inf):
+            raise InputError(f"{label}: {name} must be {wanted}, got {value!r}")
+    for name, bound in (least or {}).items():
+        value = getattr(method, name)
+        if not isinstance(value, int) or value < bound:
+            raise InputError(f"{label}: {name} must be a whole number of at least {bound}, got {value!r}")
 
 
 class Problem:

@@ -102,10 +102,17 @@ def optimise(
     if not isinstance(objective, Objective):
         raise InputError(f"optimise: the objective must be an Objective, got a {type(objective).__name__}")
     method = LBFGS() if method is None else method
-    if not hasattr(method, "advance"):
+    if isinstance(method, type) or not hasattr(method, "advance"):
         raise InputError(f"optimise: the method must be one such as LBFGS() or Adam(), got {method!r}")
     if not isinstance(iterations, int) or iterations < 0:
         raise InputError(f"optimise: iterations must be a whole number of at least 0, got {iterations!r}")
+    for name, value, wanted, fine in (
+        ("tolerance", tolerance, "a number of at least 0", lambda x: x >= 0.0),
+        ("target", target, "a number", lambda x: not math.isnan(x)),
+        ("seed", seed, "a whole number of at least 0", lambda x: isinstance(x, int) and x >= 0),
+    ):
+        if not isinstance(value, int | float) or not fine(value):
+            raise InputError(f"optimise: {name} must be {wanted}, got {value!r}")
     problem, begun = Problem(objective), time.perf_counter()
     if resume is None:
         run = _started(problem, method, _starts(objective, starts, seed), seed)
@@ -123,8 +130,8 @@ def optimise(
                 break
             _merge(run["rows"], method.advance(problem, _take(run["rows"], active)), active)
             _judge(run, method, tolerance, active)
+            bar.note = f"loss {float(run['least'].min()):.4g}"  # waits for the device, too
             _record(run, time.perf_counter() - begun, problem.rollouts)
-            bar.note = f"loss {float(run['least'].min()):.4g}"
     except KeyboardInterrupt:
         if not progress:
             raise
@@ -217,6 +224,10 @@ def _starts(objective: Objective, starts: int | torch.Tensor | None, seed: int) 
         if starts < 1:
             raise InputError(f"optimise: starts must be at least 1, got {starts}")
         return objective.random(starts, seed)
+    if not isinstance(starts, torch.Tensor):
+        raise InputError(
+            f"optimise: starts must be a whole number or a tensor (starts, {objective.size}), got {starts!r}"
+        )
     given = starts[None] if starts.ndim == 1 else starts
     if given.ndim != 2 or given.shape[1] != objective.size or not len(given):
         raise InputError(f"optimise: starts must be (starts, {objective.size}), got {tuple(starts.shape)}")

@@ -21,6 +21,14 @@ def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any,
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("plot_losses needs matplotlib: pip install matplotlib") from None
+    if (
+        not isinstance(histories, Mapping)
+        or not histories
+        or not all(isinstance(history, History) for history in histories.values())
+    ):
+        raise InputError("plot_losses: histories must be method -> history, such as {'Adam': found.history}")
+    if not isinstance(panels, int) or panels < 2:
+        raise InputError(f"plot_losses: panels must be at least 2, got {panels!r}")
     figure = Figure(figsize=(5.0 * panels, 4.0), layout="constrained")
     axes: list[Any] = list(figure.subplots(1, panels))
     for k, (name, history) in enumerate(histories.items()):

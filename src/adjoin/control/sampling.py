@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.control.method import FAILURES, Problem, Rows
+from adjoin.control.method import FAILURES, Problem, Rows, check
 from adjoin.errors import InputError
 
 
@@ -32,21 +32,32 @@ class CMAES:
     batched: bool = True
     patience: int = 50
 
+    def __post_init__(self):
+        least = {"patience": 1} if self.population is None else {"patience": 1, "population": 2}
+        check(self, positive=["sigma"], least=least)
+
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
         try:
             import cma
         except ImportError:
             raise InputError("CMAES: it needs the package cma: pip install cma") from None
-        bounds = [limit.double().cpu().numpy() for limit in (problem.lower, problem.upper)]
+        free = problem.lower < problem.upper
+        if not bool(free.any()):
+            raise InputError("CMAES: the limits leave no number to decide: lower and upper ones are the same")
+        bounds = [limit[free].double().cpu().numpy() for limit in (problem.lower, problem.upper)]
         options: dict[str, Any] = {"bounds": bounds, "CMA_diagonal": self.diagonal, "seed": np.nan, "verbose": -9}
+        sigma = self.sigma
+        if len(bounds[0]) == 1:
+            # The package keeps samples from spreading wider than a third of the box, but fails at this for one number.
+            sigma, options["maxstd"] = min(sigma, float(bounds[1][0] - bounds[0][0]) / 3.0), np.inf
         if self.population is not None:
             options["popsize"] = self.population
         searches = [
             cma.CMAEvolutionStrategy(
-                mean, self.sigma, {**options, "randn": np.random.RandomState(seed + k).randn, "verb_log": 0}
+                mean, sigma, {**options, "randn": np.random.RandomState(seed + k).randn, "verb_log": 0}
             )
-            for k, mean in enumerate(z.double().cpu().numpy())
+            for k, mean in enumerate(z[:, free].double().cpu().numpy())
         ]
         loss = self._losses(problem, z)
         return {"z": z, "loss": loss, "best": z, "failures": torch.zeros_like(loss), "search": searches}
@@ -54,7 +65,7 @@ class CMAES:
     def advance(self, problem: Problem, rows: Rows) -> Rows:
         """See `Method`."""
         asked = [search.ask() for search in rows["search"]]
-        tried = torch.from_numpy(np.stack([np.stack(samples) for samples in asked])).to(rows["z"])
+        tried = self._whole(problem, rows["z"], np.stack([np.stack(samples) for samples in asked]))
         losses = self._losses(problem, tried)
         for search, samples, found in zip(rows["search"], asked, losses.double().cpu().numpy(), strict=True):
             fine = np.isfinite(found)
@@ -64,11 +75,17 @@ class CMAES:
         best, loss = _best(losses, tried)
         return {
             **rows,
-            "z": torch.from_numpy(np.stack([search.mean for search in rows["search"]])).to(rows["z"]),
+            "z": self._whole(problem, rows["z"], np.stack([search.mean for search in rows["search"]])[:, None])[:, 0],
             "loss": loss,
             "best": best,
             "failures": loss.new_tensor(ended),
         }
+
+    def _whole(self, problem: Problem, z: torch.Tensor, found: np.ndarray) -> torch.Tensor:
+        """All numbers (starts, k, size) of those that the limits leave free, as `cma` gives them."""
+        whole = z[:, None].repeat(1, found.shape[1], 1)
+        whole[..., problem.lower < problem.upper] = torch.from_numpy(found).to(z)
+        return whole
 
     def _losses(self, problem: Problem, z: torch.Tensor) -> torch.Tensor:
         if self.batched:
@@ -95,6 +112,9 @@ class MPPI:
     temperature: float = 0.3
     decay: float = 0.98
     patience: int = 30
+
+    def __post_init__(self):
+        check(self, positive=["sigma", "temperature"], shares=["decay"], least={"samples": 2, "patience": 1})
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
