@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import adjoin
+from adjoin.contact.terrain import Heightfield
 from adjoin.control.expansion import Expansion
 from adjoin.control.ilqr import ILQR, Solution
 from adjoin.control.lqr import lqr
@@ -227,7 +228,7 @@ def test_a_motion_is_followed(kind: type, monkeypatch: pytest.MonkeyPatch) -> No
     found = solver.solve(sim.state(batch=1, dtype=torch.float64), guess, streams={"motion": motion[:, None]})
     assert isinstance(next(iter(solver._made.values())).backward, kind)
     assert (found.q[:-1, 0] - motion).abs().max() < 0.01
-    with pytest.raises(InputError, match=r"must be \(60, 1, \.\.\.\)"):
+    with pytest.raises(InputError, match=r"must have the shape \(60, 1, \.\.\.\)"):
         solver.solve(sim.state(batch=1, dtype=torch.float64), guess, streams={"motion": motion[:50, None]})
 
 
@@ -265,16 +266,110 @@ def test_problems_that_wait_for_room_get_what_all_at_once_do(
         torch.testing.assert_close(one, other)
 
 
-def test_what_is_wrong_is_said() -> None:
+@pytest.mark.parametrize("contact", [False, True])
+@pytest.mark.parametrize("where", ["q", "controls", "target", "mass"])
+def test_a_problem_that_is_not_a_number_touches_no_other(where: str, contact: bool) -> None:
+    solver = ILQR(arm(contact), still, ended)
+    q, controls, target = (torch.full(shape, 0.2, dtype=torch.float64) for shape in ((9, 2), (10, 9, 2), (9, 2)))
+    mass = solver.sim.model.parameters(dtype=torch.float64)["mass"].repeat(9, 1)
+    fine = solver.solve(solver.sim.state(q), controls, {"mass": mass}, individual={"target": target})
+    {"q": q, "controls": controls[3], "target": target, "mass": mass}[where][4] = torch.nan
+    found = solver.solve(solver.sim.state(q), controls, {"mass": mass}, individual={"target": target})
+    others = torch.arange(9) != 4
+    assert not bool(found.converged[4])
+    assert not bool(found.cost[4].isfinite())
+    assert bool(found.converged[others].all())
+    for name in ("controls", "q", "gain"):
+        assert torch.equal(getattr(found, name)[:, others], getattr(fine, name)[:, others]), name
+
+
+def test_a_guess_that_explodes_has_not_converged() -> None:
+    sim = slider()
+    solver = ILQR(sim, lambda q, v, control: 1e-3 * control, limits=False)
+    found = solver.solve(sim.state(batch=1, dtype=torch.float64), torch.full((5, 1, 1), 1e9, dtype=torch.float64))
+    assert bool(found.history[0].isinf().all())
+    assert bool((found.converged == found.cost.isfinite()).all())
+
+
+def test_terrain_of_each_problem_is_planned_with() -> None:
+    text = PUSHER.replace('box size="0.1 0.1 0.1"', 'sphere radius="0.05"').replace(
+        '<child link="block"/><axis xyz="1 0 0"/>', '<child link="block"/><axis xyz="0 0 1"/>'
+    )
+    model = adjoin.load(text).with_motors(["slide"])
+    flat = torch.zeros(3, 3, dtype=torch.float64)
+    sim = adjoin.Simulator(model, dt=0.02, terrain=Heightfield(flat, 1.0), pairs=[("block", "ground")], limits=False)
+    solver = ILQR(sim, lambda q, v, control: 0.03 * control, lambda q, v, height: 10.0 * (q[1:] - height))
+    heights = torch.stack([flat, flat + 0.1, flat - 0.2])
+    start = sim.state(torch.tensor([[0.0, 0.2]] * 3, dtype=torch.float64))
+    named = {"constants": {"height": tensor(0.0)}, "iterations": 20}
+    found = solver.solve(start, torch.full((40, 3, 1), 4.0, dtype=torch.float64), {"terrain": heights}, **named)
+    path = sim.rollout(start, found.controls, {"terrain": heights})
+    torch.testing.assert_close(found.q, path.q)
+    assert bool((found.cost < found.history[0] + 1e-9).all())
+    assert found.q[-1, 1, 1] > 0.14
+    assert found.q[-1, 2, 1].abs() < 0.05
+
+
+def test_no_problems_are_no_problem() -> None:
+    found = reach(ILQR(arm(), still, ended), batch=0)
+    assert found.controls.shape == (25, 0, 2)
+    assert found.history.shape == (1, 0)
+
+
+def test_costs_of_iterations_are_shown() -> None:
+    shown: list[tuple[int, int]] = []
+    found = reach(ILQR(arm(), still, ended), progress=lambda number, costs: shown.append((number, len(costs))))
+    assert shown[0] == (0, 4)
+    assert [number for number, _ in shown] == list(range(len(shown)))
+    assert len(shown) > int(found.iterations.max())
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "state": ({"state": torch.zeros(3, 2).double()}, "state must be one of Simulator.state"),
+    "another robot": ({"state": slider().state(batch=3, dtype=torch.float64)}, r"q of the state .* \(3, 2\)"),
+    "list": ({"controls": [[0.0, 0.0]]}, "controls must be a torch tensor, got a list"),
+    "shape": ({"controls": torch.zeros(5, 2).double()}, r"\(steps, 3, 2\)"),
+    "no steps": ({"controls": torch.zeros(0, 3, 2).double()}, r"\(steps, 3, 2\)"),
+    "unknown": ({"constants": {"goal": torch.zeros(2).double()}}, r"no function here takes constants\['goal'\]"),
+    "missing": ({"individual": {}}, "the running cost cannot be called with q, v, control: missing .*'target'"),
+    "number": ({"individual": {"target": 1.0}}, r"individual\['target'\] must be a torch tensor, got a float"),
+    "batch": ({"individual": {"target": torch.zeros(2, 2).double()}}, r"must have the shape \(3, \.\.\.\)"),
+    "dtype": ({"individual": {"target": torch.zeros(3, 2)}}, "one dtype and device"),
+    "twice": ({"constants": {"target": torch.zeros(2).double()}}, "'target' is given twice"),
+    "parameter": ({"params": {"weight": torch.zeros(2).double()}}, "weight"),
+    "parameters": ({"params": {"mass": torch.ones(2, 2).double()}}, r"'mass' has shape \(2, 2\)"),
+    "stream": ({"streams": {"motion": torch.zeros(5, 3, 2).double()}}, r"no function here takes streams\['motion'\]"),
+    "iterations": ({"iterations": 0}, "iterations must be a whole number of at least 1, got 0"),
+    "tolerance": ({"tolerance": -1.0}, "tolerance must be a number of at least 0"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_with_a_problem_is_said(case: str) -> None:
     solver = ILQR(arm(), still, ended)
-    state = solver.sim.state(batch=3, dtype=torch.float64)
-    with pytest.raises(InputError, match=r"\(steps, 3, 2\)"):
-        solver.solve(state, torch.zeros(5, 2, dtype=torch.float64))
-    with pytest.raises(InputError, match="no function here takes individual"):
-        solver.solve(state, torch.zeros(5, 3, 2, dtype=torch.float64), individual={"goal": torch.zeros(3, 2)})
-    with pytest.raises(InputError, match="one dtype and device"):
-        solver.solve(state, torch.zeros(5, 3, 2, dtype=torch.float64), individual={"target": torch.zeros(3, 2)})
+    right = {"state": solver.sim.state(batch=3, dtype=torch.float64), "controls": torch.zeros(5, 3, 2).double()}
+    right["individual"] = {"target": torch.zeros(3, 2).double()}
+    given, message = WRONG[case]
+    with pytest.raises(InputError, match=message):
+        solver.solve(**{**right, **given})
+
+
+def test_what_is_wrong_with_a_solver_is_said() -> None:
+    sim = arm()
+    with pytest.raises(InputError, match=r"must be an adjoin\.Simulator"):
+        ILQR(sim.model, still)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match="running cost, a terminal cost"):
-        ILQR(solver.sim)
-    with pytest.raises(InputError, match="must not be above"):
-        ILQR(solver.sim, still, limits=(1.0, -1.0))
+        ILQR(sim)
+    with pytest.raises(InputError, match="cost must be a traced function"):
+        ILQR(sim, 1.0)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="has no actuators"):
+        ILQR(adjoin.Simulator(sim.model.with_motors([])), still)
+    with pytest.raises(InputError, match="lower limits must not be above"):
+        ILQR(sim, still, limits=(1.0, -1.0))
+    with pytest.raises(InputError, match="each a number or 2 of them"):
+        ILQR(sim, still, limits=([1.0, 2.0, 3.0], 4.0))
+    tight = slider().model.actuators[0].control_range[1]
+    with pytest.raises(InputError, match="outside its own"):
+        ILQR(slider(), ended, limits=(2.0 * tight, 3.0 * tight))
+    with pytest.raises(InputError, match="one number or a row of residuals"):
+        reach(ILQR(sim, lambda q, v, control, target: np.outer(q, q - target)))

@@ -73,3 +73,20 @@ def test_wrong_options_are_named() -> None:
         controller(iterations=0)
     with pytest.raises(InputError, match="longer than the horizon"):
         controller(every=21)
+    with pytest.raises(InputError, match="solver must be an ILQR"):
+        MPC(two_link(), torch.zeros(20, 2))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"\(horizon, \.\.\., 2\), got \(20, 3\)"):
+        MPC(controller().solver, torch.zeros(20, 3))
+
+
+def test_batches_that_do_not_fit_are_named() -> None:
+    mpc = controller(first=1)
+    one, two = (mpc.solver.sim.state(batch=n, dtype=torch.float64) for n in (1, 2))
+    mpc(one, constants={"target": torch.zeros(2, dtype=torch.float64)})
+    with pytest.raises(InputError, match=r"the plan is for \(1,\) robots, and there are \(2,\); call reset"):
+        mpc(two, constants={"target": torch.zeros(2, dtype=torch.float64)})
+    mpc.reset()
+    mpc(two, constants={"target": torch.zeros(2, dtype=torch.float64)})
+    wide = MPC(mpc.solver, torch.zeros(20, 3, 2, dtype=torch.float64))
+    with pytest.raises(InputError, match=r"controls are for \(3,\) robots, states for \(2,\)"):
+        wide(two, constants={"target": torch.zeros(2, dtype=torch.float64)})

@@ -26,6 +26,7 @@ from adjoin.simulation.simulator import Simulator
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, select
 from adjoin.trace.fold import FOLD
+from adjoin.trace.function import Table
 from adjoin.trace.graph import Expr, binary, current_graph, unary
 from adjoin.trace.operator import Kernel
 from adjoin.trace.plan import reachable
@@ -82,7 +83,10 @@ class Expansion:
         self.unlimited = copy.copy(sim)
         actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
         self.unlimited.model = replace(model, actuators=tuple(actuators))
-        slots = [Slot(name, shape) for name, shape in self.here.items()]
+        slots = [
+            Slot(name, shape.shape, table=True) if isinstance(shape, Table) else Slot(name, shape)
+            for name, shape in self.here.items()
+        ]
         self._step, _ = trace("step", self._stepped, [*slots, Slot("change", (self.width,))])
         slots = [slot for slot in slots if slot.name != "impulses"]
         self._running = self._traced("cost", cost, slots)

@@ -1,13 +1,12 @@
 """Trajectories by iterative LQR and differential dynamic programming, for a batch of problems at once.
 
-Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the controls. Each iteration is a backward
-pass (see `riccati`) and a forward pass, a rollout with the gains as feedback. The problems whose whole step does not
-lower their cost try shorter ones together; where none does, regularisation rises. Problems that are done leave the
-batch.
+Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the controls. What is asked for is checked
+and arranged here; `search` has the iterations.
 """
 
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +82,9 @@ class ILQR:
             raise InputError(f"ILQR: sim must be an adjoin.Simulator, got a {type(sim).__name__}")
         if cost is None and terminal is None:
             raise InputError("ILQR: give a running cost, a terminal cost, or both")
+        for name, function in (("cost", cost), ("terminal", terminal)):
+            if function is not None and not callable(function):
+                raise InputError(f"ILQR: {name} must be a traced function, got {function!r}")
         if not sim.model.nu:
             raise InputError(f"ILQR: {sim.model.name!r} has no actuators; see Model.with_motors and Model.with_servos")
         self.sim, self.cost, self.terminal, self.second_order = sim, cost, terminal, second_order
@@ -117,45 +119,32 @@ class ILQR:
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
             feedback: whether the gains are kept, which takes memory and some time.
-            progress: called before each iteration with its number and the costs of the problems that go on.
+            progress: called before each iteration with the number of those before and the costs of the problems that
+                are worked on.
         """
-        batch = tuple(state.status.shape)
-        nu = self.sim.model.nu
-        if controls.dim() != 2 + len(batch) or tuple(controls.shape[1:]) != (*batch, nu) or not len(controls):
-            wanted = ", ".join(["steps", *map(str, batch), str(nu)])
-            raise InputError(f"ILQR: controls must have the shape ({wanted}), got {tuple(controls.shape)}")
-        fixed = self._fixed(state, params, constants, individual)
+        _check_search(iterations, tolerance)
+        self._check_shapes(state, controls)
+        self._check_named(constants, individual, streams)
+        batch, nu = tuple(state.status.shape), self.sim.model.nu
         count = math.prod(batch)
-        begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in state._asdict().items()}
-        timed = self._timed(controls, batch, streams)
+        fixed = {**self.sim._fixed(state, params), **_named("constants", constants, ())}
+        fixed |= _named("individual", individual, batch)
+        timed = _named("streams", streams, (len(controls), *batch))
         _check_alike({"controls": controls, **{n: x for n, (_, x) in {**fixed, **timed}.items()}}, state.q)
         shapes = [{name: given.shape for name, given in each.items()} for each in (fixed, timed)]
         passes = self._passes(*shapes)
+        begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in state._asdict().items()}
         along = {name: x.detach().reshape(len(x), count, *shape).contiguous() for name, (shape, x) in timed.items()}
         lower, upper = (controls.new_tensor(side) for side in zip(*self.bounds, strict=True))
         guess = controls.detach().clamp(lower, upper).reshape(len(controls), count, nu)
         if tolerance is None:
             tolerance = 1e-9 if controls.dtype == torch.float64 else 1e-5
-        own = {name: _flattened(given, batch) for name, given in fixed.items() if _extra(given)}
+        own = {name: _flattened(name, given, batch) for name, given in fixed.items() if _extra(given)}
         same = {name: given.tensor.detach() for name, given in fixed.items() if not _extra(given)}
         with torch.no_grad():
             search = Search(passes, begin, guess, own, same, along, feedback)
             search.run(iterations, tolerance, progress)
         return Solution(**{name: _unflattened(x, name, batch) for name, x in search.results.items()})
-
-    def _timed(
-        self, controls: torch.Tensor, batch: tuple[int, ...], streams: Mapping[str, torch.Tensor] | None
-    ) -> dict[str, Input]:
-        """Tensors of each step, by slot."""
-        found = {}
-        for name, tensor in (streams or {}).items():
-            if self.cost is None or not accepted(self.cost, 3)(name):
-                raise InputError(f"ILQR: the running cost does not take streams[{name!r}]")
-            if tuple(tensor.shape[: 1 + len(batch)]) != (len(controls), *batch):
-                wanted = ", ".join(map(str, (len(controls), *batch)))
-                raise InputError(f"ILQR: streams[{name!r}] must be ({wanted}, ...), got {tuple(tensor.shape)}")
-            found[slot("streams", name)] = Input(tuple(tensor.shape[1 + len(batch) :]), tensor)
-        return found
 
     def _passes(self, shapes: Mapping[str, Any], timed: Mapping[str, Any]) -> Passes:
         key = (tuple(shapes.items()), tuple(timed.items()))
@@ -164,37 +153,94 @@ class ILQR:
             self._made[key] = Passes(expansion, self.bounds, self.second_order)
         return self._made[key]
 
-    def _fixed(
-        self,
-        state: SimulatorState,
-        params: Mapping[str, torch.Tensor] | None,
-        constants: Mapping[str, torch.Tensor] | None,
-        individual: Mapping[str, torch.Tensor] | None,
-    ) -> dict[str, Input]:
-        """Parameters and named tensors, by slot."""
-        functions = ((self.cost, 3), (self.terminal, 2), (self.sim.residual, 3))
-        takes = [accepted(function, first) for function, first in functions if function is not None]
-        found = dict(self.sim._fixed(state, params))
-        for kind, given, first in (("constants", constants, 0), ("individual", individual, state.status.dim())):
-            for name, tensor in (given or {}).items():
-                if not isinstance(tensor, torch.Tensor):
-                    raise InputError(f"ILQR: {kind}[{name!r}] must be a torch tensor, got {type(tensor).__name__}")
-                if not any(each(name) for each in takes):
+    def _check_shapes(self, state: SimulatorState, controls: torch.Tensor) -> None:
+        """Raise if the states or the controls are not of this model."""
+        if not isinstance(state, SimulatorState):
+            raise InputError(f"ILQR: state must be one of Simulator.state, got a {type(state).__name__}")
+        batch, nu = tuple(state.status.shape), self.sim.model.nu
+        for name, shape in self.sim._carried().items():
+            own = tuple(getattr(state, name).shape)
+            if own != (*batch, *shape):
+                raise InputError(
+                    f"ILQR: {name} of the state must have the shape {(*batch, *shape)}, got {own}; "
+                    "was it made by another simulator?"
+                )
+        if not isinstance(controls, torch.Tensor):
+            raise InputError(f"ILQR: controls must be a torch tensor, got a {type(controls).__name__}")
+        if controls.dim() != 2 + len(batch) or tuple(controls.shape[1:]) != (*batch, nu) or not len(controls):
+            wanted = ", ".join(["steps", *map(str, batch), str(nu)])
+            raise InputError(f"ILQR: controls must have the shape ({wanted}), got {tuple(controls.shape)}")
+
+    def _check_named(self, *given: Mapping[str, torch.Tensor] | None) -> None:
+        """Raise at what is given by name that no function takes, and at what one needs that is not given."""
+        constants, individual, streams = (dict(each or {}) for each in given)
+        functions = {
+            "the running cost": (self.cost, ("q", "v", "control"), {**constants, **individual, **streams}),
+            "the terminal cost": (self.terminal, ("q", "v"), {**constants, **individual}),
+            "the simulator's residual": (self.sim.residual, ("q", "v", "control"), {**constants, **individual}),
+        }
+        taken: set[str] = set()
+        for label, (function, first, named) in functions.items():
+            if function is None:
+                continue
+            own = [name for name in named if accepted(function, len(first))(name)]
+            taken.update(own)
+            try:
+                inspect.signature(function).bind(*first, **dict.fromkeys(own))
+            except TypeError as error:
+                raise InputError(f"ILQR: {label} cannot be called with {', '.join([*first, *own])}: {error}") from None
+        for kind, named in (("constants", constants), ("individual", individual), ("streams", streams)):
+            for name in named:
+                if name not in taken:
                     raise InputError(f"ILQR: no function here takes {kind}[{name!r}]")
-                found[slot(kind, name)] = Input(tuple(tensor.shape[first:]), tensor)
-        return found
+                if sum(name in each for each in (constants, individual, streams)) > 1:
+                    raise InputError(f"ILQR: {name!r} is given twice")
+
+
+def _check_search(iterations: int, tolerance: float | None) -> None:
+    if not isinstance(iterations, int) or iterations < 1:
+        raise InputError(f"ILQR: iterations must be a whole number of at least 1, got {iterations!r}")
+    if tolerance is not None and not (isinstance(tolerance, (int, float)) and tolerance >= 0.0):
+        raise InputError(f"ILQR: tolerance must be a number of at least 0, got {tolerance!r}")
+
+
+def _named(kind: str, given: Mapping[str, torch.Tensor] | None, leading: tuple[int, ...]) -> dict[str, Input]:
+    """Named tensors by slot; their shapes begin with steps and batch."""
+    found = {}
+    for name, tensor in (given or {}).items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"ILQR: {kind}[{name!r}] must be a torch tensor, got a {type(tensor).__name__}")
+        if tuple(tensor.shape[: len(leading)]) != leading:
+            wanted = ", ".join([*map(str, leading), "..."])
+            raise InputError(f"ILQR: {kind}[{name!r}] must have the shape ({wanted}), got {tuple(tensor.shape)}")
+        found[slot(kind, name)] = Input(tuple(tensor.shape[len(leading) :]), tensor)
+    return found
 
 
 def _bounds(sim: Simulator, limits: Limits) -> list[tuple[float, float]]:
     """Lower and upper limit of each control."""
-    count, own = sim.model.nu, [each.control_range for each in sim.model.actuators]
     if isinstance(limits, bool):
+        own = [each.control_range for each in sim.model.actuators]
         return [(float(low), float(high)) if limits else (-math.inf, math.inf) for low, high in own]
-    lower, upper = (np.broadcast_to(np.asarray(side, dtype=float), (count,)).tolist() for side in limits)
-    if not all(low <= high for low, high in zip(lower, upper, strict=True)):
-        raise InputError(f"ILQR: lower limits must not be above upper ones, got {lower} and {upper}")
-    pairs = zip(lower, upper, own, strict=True)
-    return [(max(low, least), min(high, greatest)) for low, high, (least, greatest) in pairs]
+    count = sim.model.nu
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(side, dtype=float), (count,)).tolist() for side in limits)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"ILQR: limits must be True, False, or a pair of lower and upper limits, each a number or {count} of them; "
+            f"got {limits!r}"
+        ) from None
+    found = []
+    for actuator, low, high in zip(sim.model.actuators, lower, upper, strict=True):
+        least, greatest = actuator.control_range
+        if not low <= high:
+            raise InputError(f"ILQR: lower limits must not be above upper ones; {actuator.name!r} has {low} and {high}")
+        if low > greatest or high < least:
+            raise InputError(
+                f"ILQR: the limits of {actuator.name!r}, {low} to {high}, are outside its own, {least} to {greatest}"
+            )
+        found.append((max(low, least), min(high, greatest)))
+    return found
 
 
 def _extra(given: Input) -> int:
@@ -203,10 +249,16 @@ def _extra(given: Input) -> int:
     return given.tensor.dim() - len(shape)
 
 
-def _flattened(given: Input, batch: Sequence[int]) -> torch.Tensor:
+def _flattened(name: str, given: Input, batch: tuple[int, ...]) -> torch.Tensor:
     """A tensor of each problem, with one dimension for the batch."""
-    own = given.tensor.shape[_extra(given) :]
-    return given.tensor.detach().expand(*batch, *own).reshape(math.prod(batch), *own)
+    first = _extra(given)
+    own, whole = given.tensor.shape[first:], given.tensor.detach()
+    try:
+        return whole.expand(*batch, *own).reshape(math.prod(batch), *own)
+    except RuntimeError:
+        raise InputError(
+            f"ILQR: {name} is for a batch of the shape {tuple(whole.shape[:first])}, the states are {batch}"
+        ) from None
 
 
 def _check_alike(tensors: Mapping[str, torch.Tensor], like: torch.Tensor) -> None:
