@@ -19,7 +19,7 @@ Colour = tuple[int, int, int]
 
 LIGHT: Colour = (224, 228, 234)
 DARK: Colour = (32, 40, 54)
-ACCENT: Colour = (233, 84, 22)
+ACCENT: Colour = (226, 62, 12)
 FIXED: Colour = (140, 147, 158)
 
 

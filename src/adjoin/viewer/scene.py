@@ -99,9 +99,18 @@ class Scene:
 
     # What stands still
 
+    def light(self) -> None:
+        """Light from a sky in the place of viser's environment map, which costs seconds where there is no GPU.
+
+        Not for recordings: when they begin anew, they go back to that map first, and the page blinks.
+        """
+        scene = self.server.scene
+        scene.configure_environment_map(None)
+        scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(150, 155, 165), intensity=1.9)
+        scene.add_light_directional("/light/fill", color=(255, 255, 255), intensity=0.8, position=(-3.0, 3.0, 2.0))
+
     def _ground(self, lowest: float, terrain: Heightfield | None) -> None:
         scene = self.server.scene
-        scene.configure_environment_map("warehouse", environment_intensity=0.4)
         planes = [shape for shape in self.model.geometries if shape.kind == "plane" and shape.body == WORLD]
         if terrain is not None:
             surface = mesh.heights(terrain.heights.detach().cpu().double().numpy(), terrain.spacing, terrain.origin)

@@ -64,6 +64,7 @@ class Viewer:
         gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(240, 127, 60))
         gui.set_panel_label(title or model.name)
         self._scene = Scene(self._server, model, self.q, spacing, terrain, visuals)
+        self._scene.light()
         self._title, self._scenery = title or model.name, (spacing, terrain, visuals)
         self._playback = Playback(self._server, self._frame, self._save, model.name)
         with gui.add_folder("Show"):
