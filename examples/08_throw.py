@@ -2,6 +2,7 @@
 
 The first experiment of section 6.3 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies, 2021:
 torques of seven joints in 1,000 steps are 7,000 numbers. `adjoin.control.scenes.throw` says what is different here.
+One learns: an objective is one object, and the method that optimises it one argument.
 """
 
 import argparse
@@ -31,14 +32,17 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     path = objective.rollout(found["L-BFGS"].best)
     ball, target = path.q[:, 9:12], THROW_TARGET
-    print(f"let go at {[round(x, 2) for x in ball[RELEASE].tolist()]} m, at rest at {ball[-1].tolist()}")
+    places = [[round(x, 4) for x in ball[step].tolist()] for step in (RELEASE, -1)]
+    print(f"let go at {places[0]} m, at rest at {places[1]} m")
     figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3)
     axes[2].plot(ball[:, 0], ball[:, 2], label="ball, from the side: z")
     axes[2].plot(ball[:, 0], ball[:, 1], label="ball, from above: y")
     axes[2].plot([target[0]] * 2, [target[2], target[1]], "k*", markersize=12, linestyle="none", label="target")
     axes[2].plot(ball[RELEASE, 0], ball[RELEASE, 2], "o", label="let go")
     axes[2].set(title="The throw", xlabel="x, m", ylabel="m", aspect="equal")
-    axes[2].legend()
+    axes[2].legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
+        axis.set(title=title, ylabel="squared distance to the target, m²")
     picture = folder / "throw.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and throw: {picture}")
@@ -49,5 +53,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="few generations")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

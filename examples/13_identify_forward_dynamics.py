@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.learn import Fit, LogCholesky, Parameters, Positive, Recording, fit, sine_excitation
@@ -46,20 +47,15 @@ def begin(arm: adjoin.Model) -> Parameters:
 
 
 def draw(fits: dict[str, Fit], path: Path) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        print("no picture: pip install matplotlib")
-        return
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, found in fits.items():
         left.semilogy(found.training, ".-", label=name)
-    left.set(xlabel="epoch or step", ylabel="normalised mean squared error")
+    left.set(title="How fast it learns", xlabel="epoch or step", ylabel="normalised mean squared error")
     left.legend()
     rest = fits["Gauss-Newton"].report.residuals.detach()
     right.boxplot([own.numpy() for own in rest.T], showfliers=False)
-    right.set(xlabel="joint", ylabel="residual, rad/s²")
+    right.set(title="What is left: noise", xlabel="joint", ylabel="residual, rad/s²")
     figure.savefig(path, dpi=100)
     print(f"losses and residuals: {path}")
 
@@ -89,8 +85,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         seconds = time.perf_counter() - start
         print(f"{name}: {len(fits[name].training) - 1} epochs or steps, {seconds:.1f} s, {fits[name].training[-1]:.2e}")
     print(fits["Gauss-Newton"].report)
-    print(f"true mass of {LAST}: {true.bodies[-1].mass:.3f} kg, centre of mass: {true.bodies[-1].com}")
-
+    last = true.bodies[-1]
+    print(f"true mass of {LAST}: {last.mass:.3f} kg, centre of mass: {[round(x, 4) for x in last.com]} m\n")
     picture = folder / "identify_forward_dynamics.png"
     draw(fits, picture)
     return picture
@@ -100,5 +96,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="less data and fewer epochs")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

@@ -1,10 +1,14 @@
-"""Balls are thrown, bounce and slide before they roll: friction, restitution and mass from noisy motions."""
+"""Balls are thrown, bounce and slide before they roll: friction, restitution and mass from noisy motions.
+
+One learns: multiple shooting fits whole motions through contact, with standard errors, when states are measured.
+"""
 
 import argparse
 import tempfile
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.learn import Bounded, Named, Parameters, Positive, Recording, Shooting
@@ -59,6 +63,16 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     learned.learn("geometry_friction", Sliding(0.1))  # too little: what sticks does not say how much more would hold
     bounce = Named(restitution=Bounded(torch.tensor(0.1, dtype=DOUBLE), 0.0, 1.0))
 
+    def replay() -> torch.Tensor:
+        """The first throw, from where it was seen to begin, with what is thought of the ball now."""
+        known = push[:1].repeat_interleave(SAMPLED, 1)[:, :STEPS].transpose(0, 1)
+        start = sim.state(recording.q[:1, 0], recording.need("replay", "v")[0][:1, 0])
+        with torch.no_grad():
+            params = {**learned(), **bounce()}
+            return sim.rollout(start, torch.zeros(STEPS, 0, dtype=DOUBLE), params, external={"ball": known}).q[:, 0]
+
+    before = replay()
+
     # Windows of 10 samples whose starts are unknown too. Impacts between two samples make outliers: a robust loss.
     shooting = Shooting(
         sim, [learned, bounce], recording, 10, noise=NOISE, external={"ball": push}, free=True, robust=3.0
@@ -70,9 +84,24 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     for name, key in names.items():
         print("{:<12} {:8.4f} +- {:.4f}   truth {}".format(name, *report[key], TRUTH[name]))
 
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, q, look in (
+        ("at first", before, "C1--"),
+        ("identified", replay(), "C0-"),
+        ("seen", recording.q[0], "k."),
+    ):
+        times = DT * torch.arange(len(q)) * (SAMPLED if name == "seen" else 1)
+        left.plot(times, q[:, 2], look, label=name)
+        right.plot(times, (q[:, :2] - q[0, :2]).norm(dim=-1), look, label=name)
+    left.set(title="A throw: height of the ball", xlabel="time, s", ylabel="m")
+    right.set(title="How far it went", xlabel="time, s", ylabel="m")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend()
     picture = folder / "identify_contact.png"
-    report.plot().savefig(picture, dpi=100)
-    print(f"fit and residuals: {picture}")
+    figure.savefig(picture, dpi=100)
+    print(f"a throw, before and after: {picture}")
     return picture
 
 
@@ -80,5 +109,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="fewer throws")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

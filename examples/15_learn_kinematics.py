@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.learn import DifferentiableRobotModel, Unconstrained
@@ -62,11 +63,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
 def plot(history: list[tuple[float, float, float]], path: Path) -> Path:
     """What is left of the errors, iteration by iteration."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     hand, placed, turned = zip(*history, strict=True)
     left.semilogy(hand, label="hand, root of mean square")
     left.axhline(NOISE * 3**0.5 * 1e3, color="grey", linestyle="--", label="noise of what was seen")
@@ -78,7 +76,6 @@ def plot(history: list[tuple[float, float, float]], path: Path) -> Path:
         axes.grid(alpha=0.3)
         axes.legend()
     figure.savefig(path, dpi=100)
-    plt.close(figure)
     print(f"errors: {path}")
     return path
 
@@ -87,5 +84,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="fewer iterations")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace
@@ -72,11 +73,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
 def plot(time: torch.Tensor, q: torch.Tensor, paths: dict[str, torch.Tensor], network: Residual, file: Path) -> Path:
     """A new motion, and what the network has learned of the friction."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     left.plot(time, q[:, 0, 1], color="black", linewidth=3.0, alpha=0.3, label="real")
     for name, path in paths.items():
         left.plot(time, path[:, 0, 1], label=name)
@@ -96,7 +94,6 @@ def plot(time: torch.Tensor, q: torch.Tensor, paths: dict[str, torch.Tensor], ne
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     figure.savefig(file, dpi=100)
-    plt.close(figure)
     print(f"motion and friction: {file}")
     return file
 
@@ -105,5 +102,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="fewer motions and iterations")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

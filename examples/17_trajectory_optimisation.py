@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.learn import Bounded
@@ -74,11 +75,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
 def plot(history: list[float], q: torch.Tensor, hand: torch.Tensor, target: torch.Tensor, path: Path) -> Path:
     """The cost, the hand's path and the joints."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
+    figure = Figure(figsize=(14, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
     left.semilogy(history)
     left.set(title="Cost", xlabel="iteration")
     middle.plot(hand[:, 1], hand[:, 2], ".-", label="hand")
@@ -92,7 +90,6 @@ def plot(history: list[float], q: torch.Tensor, hand: torch.Tensor, target: torc
     middle.legend()
     right.legend(fontsize="small", ncols=2, loc=(0.03, 0.62))
     figure.savefig(path, dpi=100)
-    plt.close(figure)
     print(f"path: {path}")
     return path
 
@@ -101,5 +98,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="fewer iterations")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

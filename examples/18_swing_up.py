@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib import colormaps
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
@@ -84,20 +86,18 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
 def plot(results: list[tuple[Task, Objective, Found]], path: Path) -> Path:
     """Losses, motion and controls of each task."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
-    figure, rows = plt.subplots(len(results), 3, figsize=(13, 4 * len(results)), layout="constrained")
+    figure = Figure(figsize=(13, 4 * len(results)), layout="constrained")
+    rows = figure.subplots(len(results), 3)
     for (task, objective, found), (left, middle, right) in zip(results, rows, strict=True):
         left.semilogy(found.history.loss, color="tab:blue", alpha=0.15)
         left.semilogy(found.history.best.min(1).values, color="black")
-        left.set(title=f"{task.name}: losses of all starts, and the least", xlabel="iteration")
+        left.set(title=f"{task.name}: losses of all starts, and the least", xlabel="iteration", ylabel="loss")
         motion = objective.rollout(found.best).q[::4]
         frames = [*[f"link{index + 1}" for index in range(task.links)], "tip"]
         for k, pose in enumerate(adjoin.forward_kinematics(objective.sim.model, motion, frames)):
-            middle.plot(pose[:, 0, 3], pose[:, 2, 3], ".-", color=plt.get_cmap("viridis")(k / len(motion)), linewidth=1)
-        middle.set(title="motion, dark to light", xlabel="x, m", ylabel="z, m", aspect="equal")
+            middle.plot(pose[:, 0, 3], pose[:, 2, 3], ".-", color=colormaps["viridis"](k / len(motion)), linewidth=1)
+        middle.set(title="motion, dark to light", xlabel="x, m", ylabel="z, m")
+        middle.set_aspect("equal", adjustable="datalim")
         controls = objective.inputs(found.best[None]).controls[:, 0]
         for (name, most), control in zip(task.motors.items(), controls.T, strict=True):
             line = right.plot(DT * torch.arange(objective.steps), control, label=name)[0]
@@ -105,7 +105,6 @@ def plot(results: list[tuple[Task, Objective, Found]], path: Path) -> Path:
         right.set(title="controls and their limits", xlabel="time, s", ylabel="N or N m")
         right.legend()
     figure.savefig(path, dpi=90)
-    plt.close(figure)
     print(f"path: {path}")
     return path
 

@@ -45,6 +45,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     axes[2].plot(GOLF_TARGET[1], GOLF_TARGET[2], "k*", markersize=12, linestyle="none", label="target")
     axes[2].set(title="The stroke", xlabel="y, m", ylabel="z, m", aspect="equal")
     axes[2].legend()
+    for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
+        axis.set(title=title, ylabel="squared distance to the target, m²")
     picture = folder / "golf.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and stroke: {picture}")
@@ -55,5 +57,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="few generations")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

@@ -46,6 +46,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     axes[2].plot(tried, [(x - CAR_TARGET) ** 2 for x in ends], "o", label="Gauss-Newton")
     axes[2].set(title="Loss landscape", xlabel="friction", ylabel="loss")
     axes[2].legend()
+    for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
+        axis.set(title=title, ylabel="squared distance to the target, m²")
     picture = folder / "racecar.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and landscape: {picture}")
@@ -56,5 +58,4 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="few generations")
     options.add_argument("--folder", type=Path, help="where the picture goes")
-    chosen = options.parse_args()
-    main(chosen.quick, chosen.folder)
+    main(**vars(options.parse_args()))

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib import colormaps
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
@@ -79,11 +81,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
 def plot(results: dict[str, tuple[Objective, Found]], path: Path) -> Path:
     """The losses, and how each arm moves."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
-    figure, (left, *rest) = plt.subplots(1, 1 + len(results), figsize=(16, 4.5), layout="constrained")
+    figure = Figure(figsize=(16, 4.5), layout="constrained")
+    left, *rest = figure.subplots(1, 1 + len(results))
     for (name, (objective, found)), axes in zip(results.items(), rest, strict=True):
         left.semilogy(found.history.best.min(1).values, label=name)
         lengths = objective.split(found.best)[1][4:]
@@ -91,13 +90,12 @@ def plot(results: dict[str, tuple[Objective, Found]], path: Path) -> Path:
         rods = torch.stack([-lengths * angles.sin(), -lengths * angles.cos()], -1).cumsum(1)
         joints = torch.cat([torch.zeros_like(rods[:, :1]), rods], 1)
         for k, (x, z) in enumerate(joints.mT):
-            axes.plot(x, z, ".-", color=plt.get_cmap("viridis")(k / len(joints)))
+            axes.plot(x, z, ".-", color=colormaps["viridis"](k / len(joints)))
         axes.plot(*TARGET, "r*", markersize=14)
         axes.set(title=f"{name}: {found.loss:.3f}", xlabel="x, m", ylabel="z, m", aspect="equal")
     left.set(title="least loss", xlabel="iteration")
     left.legend()
     figure.savefig(path, dpi=90)
-    plt.close(figure)
     print(f"path: {path}")
     return path
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib import colormaps
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.control import ILQR, Solution
@@ -79,23 +81,19 @@ def outline(pose: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 def plot(solver: ILQR, found: Solution, targets: torch.Tensor, path: Path) -> Path:
     """Costs of all problems, and three of the motions from above."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
-    figure, (left, *others) = plt.subplots(1, 4, figsize=(17, 4.5), layout="constrained")
+    figure = Figure(figsize=(17, 4.5), layout="constrained")
+    left, *others = figure.subplots(1, 4)
     left.semilogy(found.history, color="tab:blue", alpha=0.4)
     left.set(title="costs of all problems", xlabel="iteration")
     places = adjoin.forward_kinematics(solver.sim.model, found.q, ["upper", "lower", "tip"])[..., :2, 3]
     for axes, k in zip(others, found.cost.argsort()[:3].tolist(), strict=True):
         for step in range(0, STEPS + 1, 15):
-            shade = plt.get_cmap("viridis")(step / STEPS)
+            shade = colormaps["viridis"](step / STEPS)
             axes.plot(*places[step, k].T, ".-", color=shade, linewidth=1)
             axes.plot(*outline(found.q[step, k, 2:]), color=shade)
         axes.plot(*outline(targets[k]), "r:", linewidth=3)
         axes.set(title="motion, dark to light; target dotted", xlabel="x, m", ylabel="y, m", aspect="equal")
     figure.savefig(path, dpi=90)
-    plt.close(figure)
     print(f"path: {path}")
     return path
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.control import ILQR, MPC
@@ -79,13 +80,10 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
 def plot(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, path: Path) -> Path:
     """Height, speed and feet over time."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise SystemExit("the picture needs matplotlib: pip install matplotlib") from None
     times = DT * np.arange(len(q))
     heights = adjoin.forward_kinematics(model, q, FEET)[..., 2, 3] - RADIUS
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
+    figure = Figure(figsize=(15, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
     left.plot(times, q[:, 2])
     left.set(title="height of the base", xlabel="time, s", ylabel="m")
     middle.plot(times, v[:, 0])
@@ -96,7 +94,6 @@ def plot(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, path: Path) -> P
     right.set(title="heights of the feet, one above the other", xlabel="time, s", ylabel="m")
     right.legend()
     figure.savefig(path, dpi=90)
-    plt.close(figure)
     print(f"path: {path}")
     return path
 
