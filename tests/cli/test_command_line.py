@@ -82,6 +82,13 @@ def test_output_that_nobody_reads_ends_quietly():
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_a_name_that_the_terminal_cannot_show_is_spelled(tmp_path):
+    (tmp_path / "arm.urdf").write_text('<robot name="Ärmchen"><link name="a"/></robot>', encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*ADJOIN, "info", "arm.urdf"], env=environment, capture_output=True, check=True)
+    assert done.stdout.startswith(b"\\xc4rmchen: 0 bodies")
+
+
 def test_an_interruption_ends_with_130(told, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
@@ -106,8 +113,9 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
         ("simulate ball --device gpu", "--device 'gpu' is not cpu, cuda or cuda:N"),
         ("simulate ball --device cuda:64", "--device cuda:64: torch sees"),
         ("simulate ball --random 2", "--random 2 would give masses of 0 and less; it must be below 1"),
+        ("simulate still.urdf", "'still' has no joints, so nothing moves; --floating-base puts a URDF on a free joint"),
         ("simulate ball --touching foot", "no shape 'foot'; shapes: ball"),
-        ("simulate ball --environments 1000000000000", "1000000000000 environments do not fit into memory"),
+        ("simulate ball --environments 1000000000000", "1,000,000,000,000 environments over 1 s do not fit into memory"),
         ("view ball --trajectory none.npz", "none.npz: No such file or directory"),
         ("view ball --trajectory broken.urdf", "broken.urdf is not an NPZ file with q and time"),
         ("view go2 --trajectory ball.npz", "for 'go2' they must be (steps, environments, 19) and (steps,)"),
@@ -119,6 +127,7 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
 def test_what_is_wrong_is_said(line, message, told, tmp_path):
     (tmp_path / "broken.urdf").write_text("hello")
     (tmp_path / "massless.urdf").write_text(MASSLESS)
+    (tmp_path / "still.urdf").write_text('<robot name="still"><link name="a"/></robot>')
     np.savez(tmp_path / "ball.npz", q=np.zeros((3, 7)), time=np.arange(3.0))
     out, err = told(line, 1)
     assert out == ""

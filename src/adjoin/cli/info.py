@@ -57,7 +57,7 @@ def run_info(arguments: argparse.Namespace) -> int:
         rows = [(key.name, _listed(key.q)) for key in model.keyframes]
         sections.append("Keyframes\n" + table(("name", "q"), rows))
     sections.append(
-        "Not simulated\n" + "\n".join(f"  {part}" for part in left_out) if left_out else "All is simulated."
+        "Not simulated\n" + "\n".join(f"  {part}" for part in left_out) if left_out else "All of it is simulated."
     )
     print("\n\n".join(sections))
     return 0

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -68,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 for success, 1 for a problem that was found, 2 for wrong usage, 130 after Ctrl-C, 141 when
         nobody reads the output any more.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that a terminal cannot show is no reason to fail
     parser = make_parser()
     try:
         arguments = parser.parse_args(argv)

@@ -80,6 +80,8 @@ def make(
     from adjoin.simulation.simulator import Simulator
 
     model = load(arguments.robot, **options(arguments))
+    if not model.nv:
+        raise InputError(f"{model.name!r} has no joints, so nothing moves; --floating-base puts a URDF on a free joint")
     if arguments.servos:
         model = model.with_servos(*arguments.servos)
     pairs = arguments.touching and [(link, "ground") for link in arguments.touching]

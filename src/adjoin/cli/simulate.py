@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         if "memory" not in str(error):
             raise
         raise InputError(
-            f"{arguments.environments} environments do not fit into memory; fewer --environments or --seconds, or a "
-            "larger --every"
+            f"{arguments.environments:,} environments over {arguments.seconds:g} s do not fit into memory; "
+            "fewer of them, or a larger --every"
         ) from None
 
 
