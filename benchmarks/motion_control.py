@@ -1,6 +1,7 @@
 """Motion control: the experiments of the paper that Adjoin grew from, and optimal control beside Crocoddyl.
 
-    python benchmarks/motion_control.py [--sections throw,golf,racecar,ilqr] [--quick] [--json] [--out FILE]
+    python benchmarks/motion_control.py [--sections throw,golf,racecar,ilqr] [--device cuda] [--quick] [--json]
+        [--out FILE]
 
 throw     an arm with gripper throws a ball to a target; gradients beside CMA-ES, over ten seeds
 golf      an arm of two links hits a ball to a target; the same
@@ -22,4 +23,4 @@ SECTIONS = {
 
 if __name__ == "__main__":
     able = [name for name in SECTIONS if name != "ilqr" or "CROCODDYL" in os.environ]
-    run_sections("motion_control", __doc__, SECTIONS, able)
+    run_sections("motion_control", __doc__, SECTIONS, able, ["throw", "golf", "racecar"])

@@ -153,6 +153,7 @@ def run_sections(
     description: str | None,
     sections: Mapping[str, str],
     default: Sequence[str] | None = None,
+    on_device: Sequence[str] = (),
 ) -> None:
     """A benchmark in sections, of which the command line may choose.
 
@@ -164,8 +165,11 @@ def run_sections(
         description: for `--help`.
         sections: by name, "module.function"; what a section needs is imported when it runs.
         default: those that run if none is chosen; all.
+        on_device: those that take a device as well, which `--device` chooses.
     """
     options = parser(description)
+    if on_device:
+        options.add_argument("--device", default="cpu", help=f"of the sections {', '.join(on_device)}: cpu or cuda")
     options.add_argument(
         "--sections",
         type=lambda text: text.split(","),
@@ -178,11 +182,14 @@ def run_sections(
     if unknown:
         options.error(f"no section {', '.join(unknown)}; there are {', '.join(sections)}")
     report = Report(name, arguments)
-    report.tables["command"] = f"python benchmarks/{name}.py --sections {','.join(arguments.sections)}"
+    device = [arguments.device] if on_device else []
+    said = f" --device {device[0]}" if device and device[0] != "cpu" else ""
+    report.tables["command"] = f"python benchmarks/{name}.py --sections {','.join(arguments.sections)}{said}"
     for section in arguments.sections:
         report.section = section
         module, function = sections[section].split(".")
-        for figure in getattr(importlib.import_module(module), function)(arguments.quick):
+        more = device if section in on_device else []
+        for figure in getattr(importlib.import_module(module), function)(arguments.quick, *more):
             if "table" not in figure:
                 report.add(**figure)
             elif arguments.details:

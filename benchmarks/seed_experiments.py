@@ -1,13 +1,15 @@
 """Throwing, golf and the racecar of Qiao et al. (ICML 2021), section 6.3: with gradients, and with CMA-ES.
 
-    python benchmarks/motion_control.py --sections throw,golf,racecar [--quick]
+    python benchmarks/motion_control.py --sections throw,golf,racecar [--quick] [--device cuda]
 
-Both methods get the same objective, which one fused launch evaluates for all samples of a generation or all lengths of
-a line search; CMA-ES is timed one rollout at a time too. Seeds are random starts, and of the racecar angles of its
-front wheels. CMA-ES has a diagonal covariance where there are thousands of numbers, and the best standard deviation of
-a search in steps of three, on the first seed. Seconds are without compilation.
+Both methods get the same objective, which one fused launch evaluates for all samples of a generation or all trials of
+an iteration; CMA-ES is timed one rollout at a time too. Seeds are random starts, and of the racecar angles of its
+front wheels. CMA-ES has a diagonal covariance where there are thousands of numbers, its own population, and the best
+standard deviation of a search in steps of three, on the first seed. Seconds are those of the clock, without
+compilation, and each ratio is of one seed: medians of these, and their spread.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
@@ -18,12 +20,13 @@ import torch
 from adjoin.control import scenes
 from adjoin.control.decision import Spline
 from adjoin.control.objective import Objective
-from adjoin.control.optimise import LBFGS, GaussNewton, History, Method, optimise
+from adjoin.control.optimise import GaussNewton, History, Method, optimise
 from adjoin.control.sampling import CMAES
 
 SEEDS = 10
-ACCURACY = 1e-6  # m, at which times are compared
+LEVELS = (1e-2, 1e-3, 1e-6)  # m, at which times are compared
 SINGLY = 10  # generations that are timed one rollout at a time
+POINTS = 12  # of a curve for a picture
 
 
 @dataclass(frozen=True)
@@ -31,19 +34,23 @@ class Experiment:
     """What is compared.
 
     Attributes:
+        name: of the experiment.
         make: the objective for a seed.
         gradient: the method with gradients.
         sampling: the one without.
         iterations: of the one with.
         generations: of the one without.
+        seeds: how many.
         random: whether each seed starts at random; else at the decision's own start.
     """
 
+    name: str
     make: Callable[[int], Objective]
     gradient: Method
     sampling: CMAES
     iterations: int
     generations: int
+    seeds: int
     random: bool = True
 
     def run(self, method: Method, seed: int, iterations: int) -> History:
@@ -52,98 +59,120 @@ class Experiment:
         optimise(objective, method, starts=starts, seed=seed, iterations=1)
         return optimise(objective, method, starts=starts, seed=seed, iterations=iterations, tolerance=0.0).history
 
+    def both(self) -> tuple[list[History], list[History]]:
+        """Histories of both methods for each seed."""
+        return (
+            [self.run(self.gradient, seed, self.iterations) for seed in range(self.seeds)],
+            [self.run(self.sampling, seed, self.generations) for seed in range(self.seeds)],
+        )
 
-def throw(quick: bool) -> Iterator[dict[str, Any]]:
-    objective = scenes.throw()
+
+def throw(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    objective = scenes.throw(device=device)
     sampling = CMAES(sigma=0.3, diagonal=True, patience=10**6)
-    experiment = Experiment(lambda _: objective, LBFGS(patience=10**6), sampling, 20, 30 if quick else 500)
-    yield from compare("throw", experiment, 2 if quick else SEEDS, bars=not quick)
+    generations, seeds = (20, 1) if quick else (500, SEEDS)
+    gradient = GaussNewton(patience=10**6)
+    experiment = Experiment("throw", lambda _: objective, gradient, sampling, 20, generations, seeds)
+    yield from compare(experiment, bars=not quick)
 
 
-def golf(quick: bool) -> Iterator[dict[str, Any]]:
-    objective, few = scenes.golf(), scenes.golf(Spline(10, spread=1.0))
-    sampling = CMAES(sigma=3.0, diagonal=True, patience=10**6)
-    experiment = Experiment(lambda _: objective, LBFGS(patience=10**6), sampling, 50, 60 if quick else 1500)
-    yield from compare("golf", experiment, 2 if quick else SEEDS, bars=not quick)
-    full = replace(sampling, sigma=1.0, diagonal=False)
-    smooth = replace(experiment, make=lambda _: few, sampling=full, generations=30 if quick else 500)
-    yield from times("golf, 10 knots", *both(smooth, 1 if quick else 3), smooth, bars=False)
+def golf(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    objective, few = scenes.golf(device=device), scenes.golf(Spline(10, spread=1.0), device=device)
+    sampling = CMAES(sigma=1.0, diagonal=True, patience=10**6)
+    generations, seeds = (150, 2) if quick else (1500, SEEDS)
+    gradient = GaussNewton(damping=10.0, patience=10**6)
+    experiment = Experiment("golf", lambda _: objective, gradient, sampling, 50, generations, seeds)
+    yield from compare(experiment, bars=not quick)
+    full, generations, seeds = replace(sampling, diagonal=False), *((30, 1) if quick else (500, 3))
+    smooth = replace(
+        experiment, name="golf, 10 knots", make=lambda _: few, sampling=full, generations=generations, seeds=seeds
+    )
+    yield from times(smooth, *smooth.both(), LEVELS[2:], bars=False)
 
 
-def racecar(quick: bool) -> Iterator[dict[str, Any]]:
-    sampling = CMAES(patience=10**6)
-    experiment = Experiment(scenes.racecar, GaussNewton(patience=10**6), sampling, 10, 40, random=False)
-    count = 2 if quick else SEEDS
-    found, sampled = both(experiment, count)
-    needed = [reached(history, 0.01) for history in found]
-    yield figure("racecar: iterations to 0.01 m, median", median(needed), "", at_most=10, note=spread(needed))
-    yield figure("racecar: iterations to 0.01 m, most", max(needed), "", at_most=10)
-    yield from times("racecar", found, sampled, experiment)
-    yield from times("racecar", found, sampled, experiment, 0.01, bars=False)
-    frictions = torch.linspace(0.0, 0.3, 31, dtype=torch.float64)
-    losses = scenes.racecar().losses(frictions[:, None])
-    landscape = {"friction": frictions.tolist(), "loss": losses.tolist()}
+def racecar(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    def make(seed: int) -> Objective:
+        return scenes.racecar(seed, device=device)
+
+    sampling, seeds = CMAES(patience=10**6), 2 if quick else SEEDS
+    gradient = GaussNewton(patience=10**6)
+    experiment = Experiment("racecar", make, gradient, sampling, 10, 60, seeds, random=False)
+    found, sampled = experiment.both()
+    yield from iterations_to(experiment, found, LEVELS[0])
+    yield from times(experiment, found, sampled, LEVELS)
+    objective = make(0)
+    alone = one_rollout(objective)
+    note = "the most that any method could have"
+    for accuracy in LEVELS:
+        ratios = [until(history, history.seconds, accuracy) / alone for history in sampled]
+        name = f"racecar: CMA-ES, batched, to {accuracy:g} m, by one rollout"
+        yield figure(name, median(ratios), "x", note=f"{note}; {spread(ratios)}")
+    frictions = torch.linspace(0.0, 0.3, 16, dtype=torch.float64, device=device)
+    landscape = {"friction": short(frictions), "loss": short(objective.losses(frictions[:, None]))}
     yield {"table": {**curves(found, sampled), "landscape": landscape}}
 
 
-def compare(name: str, experiment: Experiment, seeds: int, *, bars: bool) -> Iterator[dict[str, Any]]:
+def compare(experiment: Experiment, *, bars: bool) -> Iterator[dict[str, Any]]:
     """Iterations, distances that are reached, and times; few generations say nothing about bars on times."""
-    found, sampled = both(experiment, seeds)
-    needed = [reached(history, ACCURACY) for history in found]
-    most = experiment.iterations
-    what = f"{name}: iterations to 1 um"
-    yield figure(f"{what}, median", median(needed), "", at_most=most, note=spread(needed))
-    yield figure(f"{what}, most", max(needed), "", at_most=most)
+    found, sampled = experiment.both()
+    yield from iterations_to(experiment, found, LEVELS[-1])
     near, nearer = ([float(distances(history)[-1]) for history in histories] for histories in (found, sampled))
-    generations = experiment.generations
-    yield figure(f"{name}: distance after {most} iterations, median", median(near), "m", note=spread(near))
-    yield figure(f"{name}: after {generations} of CMA-ES, median", median(nearer), "m", note=spread(nearer))
+    after = f"{experiment.name}: distance after {experiment.iterations} iterations, median"
+    peer = (f"CMA-ES, {experiment.generations} generations", median(nearer))
+    yield figure(after, median(near), "m", peer=peer, note=f"{spread(near)}; {spread(nearer)}")
     equal = sum(b <= a for a, b in zip(near, nearer, strict=True))
-    yield figure(f"{name}: seeds in which CMA-ES comes as near", equal, "", at_most=0)
-    yield from times(name, found, sampled, experiment, bars=bars)
-    yield from times(name, found, sampled, experiment, 1e-3, bars=False)
+    yield figure(f"{experiment.name}: seeds in which CMA-ES comes as near", equal, "", at_most=0)
+    yield from times(experiment, found, sampled, LEVELS, bars=bars)
     yield {"table": curves(found, sampled)}
 
 
+def iterations_to(experiment: Experiment, found: list[History], accuracy: float) -> Iterator[dict[str, Any]]:
+    needed = [reached(history, accuracy) for history in found]
+    name, most = f"{experiment.name}: iterations to {accuracy:g} m", experiment.iterations
+    yield figure(f"{name}, median", median(needed), "", at_most=most, note=spread(needed))
+    yield figure(f"{name}, most", max(needed), "", at_most=most)
+
+
 def times(
-    name: str,
+    experiment: Experiment,
     found: list[History],
     sampled: list[History],
-    experiment: Experiment,
-    accuracy: float = ACCURACY,
+    levels: tuple[float, ...],
     *,
     bars: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Seconds to an accuracy; where CMA-ES does not reach it, all that it ran for, which is too little."""
-    bar = {"at_least": 20} if bars else {}
-    ours = [until(history, history.seconds, accuracy) for history in found]
-    yield figure(f"{name}: seconds to {accuracy:g} m, median", median(ours), "s", note=spread(ours))
-    counts = [median(until(x, x.rollouts, accuracy) for x in histories) for histories in (found, sampled)]
-    yield figure(f"{name}: rollouts to {accuracy:g} m, median", counts[0], "", peer=("CMA-ES", counts[1]))
-    missed = sum(reached(history, accuracy) == float("inf") for history in sampled)
-    note = f"; {missed} of {len(sampled)} did not get there: a lower bound" if missed else ""
-    ratios = [until(b, b.seconds, accuracy) / a for a, b in zip(ours, sampled, strict=True)]
-    yield figure(f"{name}: CMA-ES, batched, to {accuracy:g} m", median(ratios), "x", **bar, note=spread(ratios) + note)
+    """Seconds to accuracies; where CMA-ES does not reach one, all that it ran for, which is too little."""
     alone = experiment.run(replace(experiment.sampling, batched=False), 0, SINGLY)
     each = float(alone.seconds[-1]) / SINGLY
-    generations = [min(reached(history, accuracy), len(history.seconds) - 1) for history in sampled]
-    ratios = [each * count / a for a, count in zip(ours, generations, strict=True)]
-    yield figure(
-        f"{name}: CMA-ES, one by one, to {accuracy:g} m", median(ratios), "x", **bar, note=spread(ratios) + note
-    )
+    bar = {"at_least": 20} if bars else {}
+    for accuracy in levels:
+        name = f"{experiment.name}: {{}} to {accuracy:g} m"
+        ours, theirs = ([until(x, x.seconds, accuracy) for x in histories] for histories in (found, sampled))
+        rollouts = [median(until(x, x.rollouts, accuracy) for x in histories) for histories in (found, sampled)]
+        note = f"{spread(ours)}; {rollouts[0]:.0f} and {rollouts[1]:.0f} rollouts"
+        yield figure(name.format("seconds"), median(ours), "s", peer=("CMA-ES", median(theirs)), note=note)
+        missed = sum(reached(history, accuracy) == float("inf") for history in sampled)
+        note = f"; {missed} did not get there: a lower bound" if missed else ""
+        ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+        yield figure(name.format("CMA-ES, batched,"), median(ratios), "x", **bar, note=spread(ratios) + note)
+        generations = [min(reached(history, accuracy), len(history.seconds) - 1) for history in sampled]
+        ratios = [each * count / a for a, count in zip(ours, generations, strict=True)]
+        yield figure(name.format("CMA-ES, one by one,"), median(ratios), "x", **bar, note=spread(ratios) + note)
 
 
-def both(experiment: Experiment, seeds: int) -> tuple[list[History], list[History]]:
-    """Histories of both methods for each seed."""
-    return (
-        [experiment.run(experiment.gradient, seed, experiment.iterations) for seed in range(seeds)],
-        [experiment.run(experiment.sampling, seed, experiment.generations) for seed in range(seeds)],
-    )
+def one_rollout(objective: Objective) -> float:
+    """Seconds that the loss of one decision takes, the median of some."""
+    taken = []
+    for _ in range(12):
+        begun = time.perf_counter()
+        float(objective.losses(objective.box.start[None]))
+        taken.append(time.perf_counter() - begun)
+    return median(taken[2:])
 
 
 def distances(history: History) -> torch.Tensor:
     """The least distance so far, m."""
-    return history.best[:, 0].sqrt()
+    return history.best[:, 0].sqrt().cpu()
 
 
 def reached(history: History, accuracy: float) -> float:
@@ -158,7 +187,7 @@ def until(history: History, counted: torch.Tensor, accuracy: float) -> float:
 
 
 def spread(values: list[float]) -> str:
-    return f"{min(values):.3g} to {max(values):.3g} over {len(values)} seeds"
+    return f"{min(values):.3g} to {max(values):.3g}"
 
 
 def figure(name: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
@@ -166,8 +195,20 @@ def figure(name: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
 
 
 def curves(found: list[History], sampled: list[History]) -> dict[str, Any]:
-    """For a picture: distances and seconds of each seed."""
-    return {
-        method: [{"distance": distances(x).tolist(), "seconds": x.seconds.tolist()} for x in histories]
-        for method, histories in (("gradient", found), ("cma", sampled))
-    }
+    """For a picture: the median distance over the seeds, and the seconds to it, at some iterations."""
+    made = {}
+    for method, histories in (("gradient", found), ("cma", sampled)):
+        last = max(len(history.seconds) for history in histories) - 1
+        places = sorted({0, *torch.logspace(0.0, torch.tensor(float(last)).log10(), POINTS).round().int().tolist()})
+        rows = [
+            [(distances(x)[min(k, len(x.seconds) - 1)], x.seconds[min(k, len(x.seconds) - 1)]) for x in histories]
+            for k in places
+        ]
+        medians = torch.tensor(rows).median(1).values
+        made[method] = {"iteration": places, "distance": short(medians[:, 0]), "seconds": short(medians[:, 1])}
+    return made
+
+
+def short(values: torch.Tensor) -> list[float]:
+    """To three digits."""
+    return [float(f"{value:.3g}") for value in values.tolist()]
