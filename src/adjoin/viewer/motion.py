@@ -25,6 +25,11 @@ class Motion(NamedTuple):
     period: float
     forces: Forces | None
 
+    @property
+    def sample(self) -> torch.Tensor:
+        """A few of the configurations, from the first to the last."""
+        return self.q[:: max(1, len(self.q) // 30)]
+
 
 def configuration(caller: str, model: Model, q: Any, dimensions: int, environments: int | None = None) -> torch.Tensor:
     """q as (..., environments, nq) with so many dimensions, on the CPU and apart from any graph.

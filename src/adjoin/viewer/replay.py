@@ -35,7 +35,7 @@ def record(
     spacing: float | None = None,
     terrain: Heightfield | None = None,
     source: str | os.PathLike[str] | None = None,
-    rate: float = 40.0,
+    rate: float = 30.0,
 ) -> Recording:
     """Write a motion as a standalone HTML file: it plays offline, from file://, and asks nothing of any network.
 
@@ -70,6 +70,7 @@ def replay(model: Model, shown: Motion, *scenery: Any, **what: bool) -> str:
     running = server.start("127.0.0.1", 0)
     try:
         scene = Scene(running, model, shown.q[0], *scenery)
+        scene.frame(shown.sample)
         _draw(scene, shown, 0, what)
         recorder = running.get_scene_serializer()
         for frame in range(1, len(shown.q)):

@@ -18,7 +18,7 @@ from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
 from adjoin.viewer.parts import Part, from_z, parts_of
 
-FORCE = (222, 60, 75)
+FORCE = (10, 88, 208)
 BALANCE = (250, 190, 40)
 GROUND = (238, 240, 243)
 TERRAIN = (196, 203, 190)
@@ -66,13 +66,15 @@ class Scene:
         poses = self._poses(q)
         low, high = self._extent(poses)
         self.size = float(max(high - low))
-        self.offsets = _grid(len(q), 1.3 * self.size if spacing is None else spacing)
+        apart = 1.3 * self.size if terrain is None else 1.05 * _width(terrain)
+        self.offsets = _grid(len(q), apart if spacing is None else spacing)
         self._arrows: Any = None
         self._axes: Any = None
         self._balance: Any = None
         server.scene.set_up_direction("+z")
-        self._ground(float(low[2]), terrain)
-        self._frame_camera(low + self.offsets.min(0), high + self.offsets.max(0))
+        self._floor: Any = None
+        self._ground(terrain)
+        self.frame(q)
         self._moving = self._add_parts(poses)
 
     @property
@@ -97,6 +99,26 @@ class Scene:
             self._draw_axes(q if frames else None)
             self._draw_balance(q if center_of_mass else None)
 
+    def frame(self, q: torch.Tensor) -> None:
+        """Put the camera where it sees these configurations, (..., nq), and the floor below them.
+
+        It looks from the front and right of a robot that faces x, from farther above at many. A page that is open
+        already keeps its view.
+        """
+        low, high = self._extent(self._poses(q))
+        if self._floor is not None:
+            floats = any(body.joint.kind == "free" for body in self.model.bodies)
+            level = 0.0 if floats or low[2] > -0.2 * self.size else float(low[2])
+            self._floor.position = (0.0, 0.0, level)
+        low, high = low + self.offsets.min(0), high + self.offsets.max(0)
+        many = len(self.offsets) > 4
+        away = np.array([1.0, -0.75, 0.9 if many else 0.55])
+        distance = (0.85 if many else 0.95) * 0.5 * np.linalg.norm(high - low) / math.sin(0.5 * FIELD_OF_VIEW)
+        camera = self.server.initial_camera
+        camera.position = 0.5 * (low + high) + distance * away / np.linalg.norm(away)
+        camera.look_at = 0.5 * (low + high)
+        camera.fov = FIELD_OF_VIEW
+
     # What stands still
 
     def light(self) -> None:
@@ -109,12 +131,15 @@ class Scene:
         scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(150, 155, 165), intensity=1.9)
         scene.add_light_directional("/light/fill", color=(255, 255, 255), intensity=0.8, position=(-3.0, 3.0, 2.0))
 
-    def _ground(self, lowest: float, terrain: Heightfield | None) -> None:
+    def _ground(self, terrain: Heightfield | None) -> None:
         scene = self.server.scene
         planes = [shape for shape in self.model.geometries if shape.kind == "plane" and shape.body == WORLD]
         if terrain is not None:
             surface = mesh.heights(terrain.heights.detach().cpu().double().numpy(), terrain.spacing, terrain.origin)
-            scene.add_mesh_simple("/terrain", surface.vertices, surface.faces, color=TERRAIN, side="double")
+            still = np.tile((1.0, 0.0, 0.0, 0.0), (len(self.offsets), 1))
+            scene.add_batched_meshes_simple(
+                "/terrain", surface.vertices, surface.faces, still, self.offsets, batched_colors=TERRAIN, lod="off"
+            )
             return
         cell = 10.0 ** round(math.log10(self.size)) / 4
         look = {
@@ -132,20 +157,7 @@ class Scene:
             place = {"position": plane.position, "wxyz": to_quaternion(plane.rotation)}
             scene.add_grid(f"/ground/{index}", **look, **place)
         if not planes:
-            floats = any(body.joint.kind == "free" for body in self.model.bodies)
-            level = 0.0 if floats or lowest > -0.2 * self.size else lowest
-            scene.add_grid("/ground", **look, position=(0.0, 0.0, level))
-
-    def _frame_camera(self, low: np.ndarray, high: np.ndarray) -> None:
-        """Look at everything from the front and right of a robot that faces x, and from farther above at many."""
-        centre = 0.5 * (low + high)
-        many = len(self.offsets) > 4
-        away = np.array([1.0, -0.75, 0.9 if many else 0.55])
-        distance = (0.85 if many else 0.95) * 0.5 * np.linalg.norm(high - low) / math.sin(0.5 * FIELD_OF_VIEW)
-        camera = self.server.initial_camera
-        camera.position = centre + distance * away / np.linalg.norm(away)
-        camera.look_at = centre
-        camera.fov = FIELD_OF_VIEW
+            self._floor = scene.add_grid("/ground", **look)
 
     # What moves
 
@@ -196,9 +208,9 @@ class Scene:
         if forces is None:
             _hide(self._arrows)
             return
-        newton = 0.8 * self.size / (max(self.model.mass, 1e-6) * max(np.linalg.norm(self.model.gravity), 1.0))
+        weight = max(self.model.mass, 1e-6) * max(float(np.linalg.norm(self.model.gravity)), 1.0)
         force = np.nan_to_num(forces.force.reshape(len(self.offsets), -1, 3))
-        length = newton * np.linalg.norm(force, axis=-1).reshape(-1)
+        length = 0.8 * self.size * np.minimum(np.linalg.norm(force, axis=-1).reshape(-1) / weight, 1.5)
         positions = (np.nan_to_num(forces.position).reshape(force.shape) + self.offsets[:, None]).reshape(-1, 3)
         width = np.minimum(0.022 * self.size, 0.25 * length)
         scales = np.maximum(np.stack([width, width, length], -1), 1e-6)
@@ -238,6 +250,9 @@ class Scene:
         self._axes.batched_positions, self._axes.batched_wxyzs = positions, turns
 
     def _draw_balance(self, q: torch.Tensor | None) -> None:
+        """The centre of mass, and robots that can be seen through."""
+        for handle in self.moving:
+            handle.opacity = None if q is None else 0.5
         if q is None:
             _hide(self._balance)
             return
@@ -263,6 +278,11 @@ class Scene:
 def _hide(handle: Any) -> None:
     if handle is not None:
         handle.visible = False
+
+
+def _width(terrain: Heightfield) -> float:
+    rows, columns = terrain.shape
+    return max(terrain.spacing[0] * (columns - 1), terrain.spacing[1] * (rows - 1))
 
 
 def _grid(count: int, spacing: float) -> np.ndarray:

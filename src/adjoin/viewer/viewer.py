@@ -81,6 +81,7 @@ class Viewer:
         self._playback.pause()
         with self._lock:
             self.q, self._forces = shown.clone(), None
+            self._scene.frame(self.q)
             self._draw()
             self._sliders.follow(self.q)
 
@@ -95,6 +96,7 @@ class Viewer:
         """
         shown = motion("Viewer.play", self.model, q, dt, contacts, environments=len(self.q))
         self._arrows.visible = contacts is not None
+        self._scene.frame(shown.sample)
         self._playback.load(shown)
 
     def close(self) -> None:
