@@ -4,7 +4,6 @@ import argparse
 import importlib
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from adjoin.peers.timing import cpu_name
 from adjoin.trace import cuda
 
 
@@ -196,11 +196,3 @@ def run_sections(
                 report.tables[section] = figure["table"]
         report.save()
     report.finish()
-
-
-def cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

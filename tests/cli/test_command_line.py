@@ -115,7 +115,10 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
         ("simulate ball --random 2", "--random 2 would give masses of 0 and less; it must be below 1"),
         ("simulate still.urdf", "'still' has no joints, so nothing moves; --floating-base puts a URDF on a free joint"),
         ("simulate ball --touching foot", "no shape 'foot'; shapes: ball"),
-        ("simulate ball --environments 1000000000000", "1,000,000,000,000 environments over 1 s do not fit into memory"),
+        (
+            "simulate ball --environments 1000000000000",
+            "1,000,000,000,000 environments over 1 s do not fit into memory",
+        ),
         ("view ball --trajectory none.npz", "none.npz: No such file or directory"),
         ("view ball --trajectory broken.urdf", "broken.urdf is not an NPZ file with q and time"),
         ("view go2 --trajectory ball.npz", "for 'go2' they must be (steps, environments, 19) and (steps,)"),
@@ -152,7 +155,7 @@ def test_an_error_is_an_object_too(data):
 def test_a_package_that_is_missing_is_named_before_any_work(package, line, told, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(adjoin.Simulator, "rollout", lambda *_, **__: pytest.fail("it began to work"))
-    assert "install it with: pip install " in told(line, 1)[1]
+    assert "pip install 'adjoin[" in told(line, 1)[1]
 
 
 def test_robots_lists_all_that_ship(data, told):

@@ -2,14 +2,12 @@
 
 import argparse
 import functools
-import importlib.util
 import os
-import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adjoin.cli.output import number, plain, print_json, table, writable
-from adjoin.errors import InputError
+from adjoin.cli.output import number, plain, show, table, writable
+from adjoin.extras import needed
 
 if TYPE_CHECKING:
     from adjoin.peers.compare import Figure
@@ -42,11 +40,12 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measures, prints and draws."""
     writable(arguments.plot)
-    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
-        raise InputError("--plot needs matplotlib; install it with: pip install matplotlib")
+    if arguments.plot:
+        needed("matplotlib", "plot", "--plot")
     import torch
 
     from adjoin.peers.compare import dynamics, gradient, simulation
+    from adjoin.peers.timing import cpu_name
     from adjoin.progress import Progress
 
     works = [*[functools.partial(dynamics, name) for name in ("RNEA", "CRBA", "ABA")], simulation, gradient]
@@ -57,14 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
             figures.append(works[index](arguments.quick))
     finally:
         torch.set_num_threads(threads)
-    machine = {"cpu": _cpu_name(), "cores": os.cpu_count(), "torch": torch.__version__}
+    machine = {"cpu": cpu_name(), "cores": os.cpu_count(), "torch": torch.__version__}
     machine["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     if arguments.plot:
         _plot(figures, machine["cpu"], arguments.plot)
-    if arguments.json:
-        rows = [{**plain(figure), "times": _times(figure)} for figure in figures]
-        print_json({"machine": machine, "unit": "s", "figures": rows, "notes": NOTES})
-        return 0
+    data = [{**plain(figure), "times": _times(figure)} for figure in figures]
     head = ["nanoseconds", "Adjoin f32", "Adjoin f64", "GPU f32", "peer f64", "times", "peer"]
     rows = [
         [f.what, *[None if x is None else x * 1e9 for x in (f.f32, f.f64, f.gpu, f.theirs)], _times(f), f.peer]
@@ -72,23 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     kept = [i for i in range(len(head)) if any(row[i] is not None for row in rows)]
     cells = [["" if row[i] is None else row[i] for i in kept] for row in rows]
-    print(f"One core of {machine['cpu']}\n\n{table([head[i] for i in kept], cells)}\n\n" + "\n".join(NOTES))
-    if arguments.plot:
-        print(f"wrote {arguments.plot}")
+    lines = [f"One core of {machine['cpu']}", "", table([head[i] for i in kept], cells), "", *NOTES]
+    lines += [f"wrote {arguments.plot}"] if arguments.plot else []
+    show(arguments, {"machine": machine, "unit": "s", "figures": data, "notes": NOTES}, *lines)
     return 0
 
 
 def _times(figure: "Figure") -> float | None:
     """How many times faster than the peer, in its float."""
     return None if figure.theirs is None else figure.theirs / figure.f64
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _plot(figures: "list[Figure]", machine: str, path: Path) -> None:

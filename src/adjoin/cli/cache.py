@@ -5,7 +5,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from adjoin.cli.output import print_json, size
+from adjoin.cli.output import show, size
 from adjoin.cli.setup import add_setup, make
 from adjoin.errors import InputError
 
@@ -56,21 +56,15 @@ def _path(arguments: argparse.Namespace) -> int:
     from adjoin.trace.cache import Cache
 
     folder = Cache().folder
-    if arguments.json:
-        print_json({"path": folder})
-    else:
-        print("off" if folder is None else folder)
+    show(arguments, {"path": folder}, "off" if folder is None else str(folder))
     return 0
 
 
 def _size(arguments: argparse.Namespace) -> int:
     from adjoin.trace.cache import Cache
 
-    entries = Cache().entries()
-    if arguments.json:
-        print_json({"kernels": len(entries), "bytes": sum(entries.values())})
-    else:
-        print(f"{len(entries)} kernels, {size(sum(entries.values()))}")
+    found = {"kernels": len(Cache().entries()), "bytes": Cache().size()}
+    show(arguments, found, f"{found['kernels']} kernels, {size(found['bytes'])}")
     return 0
 
 
@@ -78,10 +72,7 @@ def _clear(arguments: argparse.Namespace) -> int:
     from adjoin.trace.cache import Cache
 
     removed = Cache().clear()
-    if arguments.json:
-        print_json({"removed": removed})
-    else:
-        print(f"removed {removed} kernels")
+    show(arguments, {"removed": removed}, f"removed {removed} kernels")
     return 0
 
 
@@ -116,14 +107,10 @@ def _prebuild(arguments: argparse.Namespace) -> int:
             kernel.loaded(True)
             kernel.loaded(False)
     new = {key: length for key, length in cache.entries().items() if key not in before}
-    seconds, target = time.perf_counter() - began, arguments.gpu or "this CPU"
-    if arguments.json:
-        names = [program.name for program in programs]
-        print_json(
-            {"target": target, "kernels": names, "new": len(new), "bytes": sum(new.values()), "seconds": seconds}
-        )
-    else:
-        print(f"{len(programs)} kernels for {target}: {len(new)} new, {size(sum(new.values()))}, in {seconds:.0f} s")
+    names, target, seconds = [p.name for p in programs], arguments.gpu or "this CPU", time.perf_counter() - began
+    data = {"target": target, "kernels": names, "new": len(new), "bytes": sum(new.values()), "seconds": seconds}
+    text = f"{len(names)} kernels for {target}: {len(new)} new, {size(sum(new.values()))}, in {seconds:.0f} s"
+    show(arguments, data, text)
     return 0
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from adjoin.cli.output import print_json
+from adjoin.cli.output import show
 from adjoin.cli.robot import add_robot, flags, load, options, source
 from adjoin.errors import AdjoinError
 
@@ -30,10 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks every file; 1 if one has a problem."""
     checked = [_check(name, options(arguments)) for name in arguments.robots]
     ok = all(each["ok"] for each in checked)
-    if arguments.json:
-        print_json({"ok": ok, "files": checked})
-    else:
-        print("\n".join(map(_report, checked)))
+    show(arguments, {"ok": ok, "files": checked}, *map(_report, checked))
     return 0 if ok else 1
 
 

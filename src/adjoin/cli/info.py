@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from adjoin.cli.output import print_json, table
+from adjoin.cli.output import show, table
 from adjoin.cli.robot import add_robot, load, options, source
 
 if TYPE_CHECKING:
@@ -38,28 +38,22 @@ def run_info(arguments: argparse.Namespace) -> int:
         warnings.simplefilter("always")
         model = load(arguments.robot, **_lenient(arguments))
     left_out = [*_left_out([str(warning.message) for warning in caught]), *untested(model), *passed_over(arguments)]
-    if arguments.json:
-        counts = {"nq": model.nq, "nv": model.nv, "nu": model.nu, "mass": model.mass}
-        parts = {name: getattr(model, name) for name in ("bodies", "frames", "geometries", "actuators", "keyframes")}
-        shapes = [{**vars(shape), "vertices": len(shape.vertices)} for shape in model.geometries]
-        print_json({"name": model.name, **counts, "gravity": model.gravity, **parts, "geometries": shapes,
-                    "not_simulated": left_out})  # fmt: skip
-        return 0
-    sections = [str(model)]
-    if model.geometries:
-        rows = [(s.name, s.kind, s.link, _listed(s.size), s.friction[0]) for s in model.geometries]
-        sections.append("Shapes\n" + table(("name", "kind", "link", "size (m)", "friction"), rows))
-    if model.actuators:
-        rows = [(a.name, a.joint, a.gain, _listed(a.bias), _listed(a.control_range), _listed(a.force_range))
-                for a in model.actuators]  # fmt: skip
-        sections.append("Actuators\n" + table(("name", "joint", "gain", "bias", "control", "force"), rows))
-    if model.keyframes:
-        rows = [(key.name, _listed(key.q)) for key in model.keyframes]
-        sections.append("Keyframes\n" + table(("name", "q"), rows))
-    sections.append(
-        "Not simulated\n" + "\n".join(f"  {part}" for part in left_out) if left_out else "All of it is simulated."
+    names = ("name", "nq", "nv", "nu", "mass", "gravity", "bodies", "frames", "actuators", "keyframes")
+    data = {name: getattr(model, name) for name in names}
+    data["geometries"] = [{**vars(shape), "vertices": len(shape.vertices)} for shape in model.geometries]
+    shapes = [(s.name, s.kind, s.link, _listed(s.size), s.friction[0]) for s in model.geometries]
+    drives = [
+        (a.name, a.joint, a.gain, _listed(a.bias), _listed(a.control_range), _listed(a.force_range))
+        for a in model.actuators
+    ]
+    sections = (
+        ("Shapes", ("name", "kind", "link", "size (m)", "friction"), shapes),
+        ("Actuators", ("name", "joint", "gain", "bias", "control", "force"), drives),
+        ("Keyframes", ("name", "q"), [(key.name, _listed(key.q)) for key in model.keyframes]),
     )
-    print("\n\n".join(sections))
+    tables = [f"\n{title}\n{table(head, rows)}" for title, head, rows in sections if rows]
+    last = "\n  ".join(["\nNot simulated", *left_out]) if left_out else "\nAll of it is simulated."
+    show(arguments, {**data, "not_simulated": left_out}, str(model), *tables, last)
     return 0
 
 
@@ -104,11 +98,8 @@ def run_robots(arguments: argparse.Namespace) -> int:
         licence = re.search(r"Licence[^:]*: (.*?)\.?\n", comment)
         rows.append((name, len(model.bodies), model.nv, model.nu, model.mass, title, licence[1] if licence else ""))
     head = ("name", "bodies", "dofs", "actuators", "mass (kg)", "what", "licence of its figures")
-    if arguments.json:
-        keys = ("name", "bodies", "nv", "nu", "mass", "title", "licence")
-        print_json({"robots": [dict(zip(keys, row, strict=True)) for row in rows]})
-    else:
-        print(table(head, rows))
+    keys = ("name", "bodies", "nv", "nu", "mass", "title", "licence")
+    show(arguments, {"robots": [dict(zip(keys, row, strict=True)) for row in rows]}, table(head, rows))
     return 0
 
 

@@ -1,5 +1,6 @@
 """What commands print: tables for people, one JSON object for programs."""
 
+import argparse
 import json
 import math
 from collections.abc import Sequence
@@ -8,6 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from adjoin.errors import InputError
+
+
+def show(arguments: argparse.Namespace, data: dict[str, Any], *lines: str) -> None:
+    """What a command found: one object if it was asked for, else the lines."""
+    if arguments.json:
+        print_json(data)
+    else:
+        print("\n".join(lines))
 
 
 def print_json(value: Any) -> None:

@@ -1,16 +1,16 @@
 """`adjoin simulate`: run a robot forward, one or thousands, and keep the motion."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adjoin.cli.output import number, print_json, writable
+from adjoin.cli.output import number, show, writable
 from adjoin.cli.robot import visuals
 from adjoin.cli.setup import Setup, add_setup, count, device, make, positive
 from adjoin.errors import InputError
+from adjoin.extras import needed
 
 if TYPE_CHECKING:
     from adjoin.simulation.state import Trajectory
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulates, writes and says how fast it went."""
     writable(arguments.out)
     writable(arguments.html)
-    if arguments.html and importlib.util.find_spec("viser") is None:
-        raise InputError("--html needs viser; install it with: pip install 'adjoin[viewer]'")
+    if arguments.html:
+        needed("viser", "viewer", "--html")
     try:
         return _simulate(arguments)
     except (RuntimeError, MemoryError) as error:
@@ -72,22 +72,19 @@ def _simulate(arguments: argparse.Namespace) -> int:
     written += [_replay(setup, path, every * arguments.dt, arguments)] if arguments.html else []
     rate = done * arguments.environments / seconds
     name, wrong = setup.sim.model.name, int((path.status[-1] != 0.0).sum())
-    if arguments.json:
-        print_json({
-            "model": name, "environments": arguments.environments, "steps": done, "dt": arguments.dt,
-            "device": path.q.device, "compile_seconds": compiling, "seconds": seconds, "steps_per_second": rate,
-            "times_real_time": rate * arguments.dt, "frozen": wrong, "written": written,
-        })  # fmt: skip
-    else:
-        copies = f", {arguments.environments:,} times" if arguments.environments > 1 else ""
-        print(
-            f"{name}: {done * arguments.dt:g} s{copies}, in {seconds:.3g} s on {path.q.device}: {number(rate)} steps a "
-            f"second, {number(rate * arguments.dt)} times real time; {compiling:.3g} s to get ready"
-        )
-        if wrong:
-            print(f"{wrong} environments went wrong and were frozen at their last good state; status says which")
-        for file in written:
-            print(f"wrote {file}")
+    data = {
+        "model": name, "environments": arguments.environments, "steps": done, "dt": arguments.dt,
+        "device": path.q.device, "compile_seconds": compiling, "seconds": seconds, "steps_per_second": rate,
+        "times_real_time": rate * arguments.dt, "frozen": wrong, "written": written,
+    }  # fmt: skip
+    copies = f", {arguments.environments:,} times" if arguments.environments > 1 else ""
+    lines = [
+        f"{name}: {done * arguments.dt:g} s{copies}, in {seconds:.3g} s on {path.q.device}: {number(rate)} steps a "
+        f"second, {number(rate * arguments.dt)} times real time; {compiling:.3g} s to get ready"
+    ]
+    if wrong:
+        lines.append(f"{wrong} environments went wrong and were frozen at their last good state; status says which")
+    show(arguments, data, *lines, *[f"wrote {file}" for file in written])
     if done < steps:
         print(f"adjoin: interrupted after {done} of {steps} steps", file=sys.stderr)
     return 0 if done == steps else 130

@@ -1,5 +1,6 @@
-"""Timing functions beside each other."""
+"""Timing functions beside each other, and what they ran on."""
 
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -39,3 +40,12 @@ def in_turn(
         for function, count, own in zip(functions, counts, times, strict=True):
             own.append(seconds(function, count) / count)
     return times
+
+
+def cpu_name() -> str:
+    """The model of this machine's processor."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
