@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import adjoin
 from adjoin.contact.terrain import Heightfield
 from adjoin.control.expansion import Expansion
 from adjoin.control.ilqr import ILQR, Solution
+from adjoin.control.inverse import Inverse
 from adjoin.control.lqr import lqr
 from adjoin.control.problems import Problems
 from adjoin.control.riccati import Fused, Wide
@@ -16,6 +18,7 @@ from adjoin.errors import InputError
 from adjoin.trace import cos
 from adjoin.trace.function import Function
 
+F64 = torch.float64
 SLIDER = """<robot name="slider"><link name="rail"/><link name="cart"><inertial><mass value="2"/>
 <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
 <joint name="slide" type="prismatic"><parent link="rail"/><child link="cart"/><axis xyz="1 0 0"/>
@@ -128,10 +131,55 @@ def test_both_backward_passes_agree(second_order: bool) -> None:
     (passes,) = solver._made.values()
     problems = problems_at(found)
     problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
-    assert isinstance(passes.backward, Fused)
+    assert type(passes.backward) is Fused
     wide = Wide(passes.expansion, solver.bounds, second_order)
     for one, other in zip(passes.backward(problems, {}), wide(problems, {}), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("weight", [0.05, 1.0])
+def test_the_backward_pass_by_inverse_dynamics_agrees(weight: float) -> None:
+    model = adjoin.robots.load("two_link")
+    motors = [replace(motor, gear=(2.0 + i,)) for i, motor in enumerate(model.actuators)]
+    sim = adjoin.Simulator(replace(model, actuators=tuple(motors)), dt=1e-3, pairs=[], limits=False)
+
+    def cost(q: Any, v: Any, control: Any, target: Any) -> Any:
+        return q @ q + v @ v * control[0] * 0.01 + weight * (control - target) @ (control - target + 0.1 * q)
+
+    solver = ILQR(sim, cost, ended, limits=False)
+    found = reach(solver, iterations=1)
+    (passes,) = solver._made.values()
+    problems = problems_at(found)
+    problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
+    assert type(passes.backward) is Inverse
+    fused = Fused(passes.expansion, solver.bounds, False)
+    for one, other in zip(passes.backward(problems, {}), fused(problems, {}), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("robot", "options", "dtype"),
+    [
+        ("acrobot", {}, F64),
+        ("servos", {}, F64),
+        ("stops", {}, F64),
+        ("arm", {"second_order": True}, F64),
+        ("arm", {}, torch.float32),
+    ],
+)
+def test_inverse_dynamics_is_left_where_controls_do_not_follow(robot: str, options: Any, dtype: torch.dtype) -> None:
+    if robot == "acrobot":
+        model = adjoin.robots.load("pendulum", links=2).with_motors(["joint2"])
+        sim = adjoin.Simulator(model, dt=0.02, pairs=[], limits=False)
+    elif robot == "servos":
+        model = adjoin.robots.load("two_link").with_servos(20.0, 2.0)
+        sim = adjoin.Simulator(model, dt=0.02, pairs=[], limits=False)
+    else:
+        sim = arm(contact=robot == "stops")
+    solver = ILQR(sim, None, lambda q, v: q @ q, limits=False, **options)
+    solver.solve(sim.state(batch=2, dtype=dtype), torch.zeros(3, 2, sim.model.nu, dtype=dtype), iterations=1)
+    (passes,) = solver._made.values()
+    assert not isinstance(passes.backward, Inverse)
 
 
 def test_expected_fall_of_the_cost_is_its_slope() -> None:

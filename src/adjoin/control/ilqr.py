@@ -131,8 +131,8 @@ class ILQR:
         fixed |= _named("individual", individual, batch)
         timed = _named("streams", streams, (len(controls), *batch))
         _check_alike({"controls": controls, **{n: x for n, (_, x) in {**fixed, **timed}.items()}}, state.q)
-        shapes = [{name: given.shape for name, given in each.items()} for each in (fixed, timed)]
-        passes = self._passes(*shapes)
+        shapes, each = ({name: given.shape for name, given in some.items()} for some in (fixed, timed))
+        passes = self._passes(shapes, each, state.q.dtype)
         begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in state._asdict().items()}
         along = {name: x.detach().reshape(len(x), count, *shape).contiguous() for name, (shape, x) in timed.items()}
         lower, upper = (controls.new_tensor(side) for side in zip(*self.bounds, strict=True))
@@ -146,11 +146,11 @@ class ILQR:
             search.run(iterations, tolerance, progress)
         return Solution(**{name: _unflattened(x, name, batch) for name, x in search.results.items()})
 
-    def _passes(self, shapes: Mapping[str, Any], timed: Mapping[str, Any]) -> Passes:
-        key = (tuple(shapes.items()), tuple(timed.items()))
+    def _passes(self, shapes: Mapping[str, Any], timed: Mapping[str, Any], dtype: torch.dtype) -> Passes:
+        key = (tuple(shapes.items()), tuple(timed.items()), dtype)
         if key not in self._made:
             expansion = Expansion(self.sim, self.cost, self.terminal, shapes, timed)
-            self._made[key] = Passes(expansion, self.bounds, self.second_order)
+            self._made[key] = Passes(expansion, self.bounds, self.second_order, dtype)
         return self._made[key]
 
     def _check_shapes(self, state: SimulatorState, controls: torch.Tensor) -> None:

@@ -59,6 +59,33 @@ class Gains(NamedTuple):
     fine: torch.Tensor
 
 
+class Step(NamedTuple):
+    """One step of the pass, over scalars.
+
+    Attributes:
+        feed: k.
+        gain: K.
+        slope: V_x.
+        bend: V_xx, on and above the diagonal, row by row.
+        first: the change of the cost to first order.
+        second: and to second order.
+        fine: whether the system was positive definite.
+    """
+
+    feed: list[Scalar]
+    gain: Rows
+    slope: list[Scalar]
+    bend: list[Scalar]
+    first: Scalar
+    second: Scalar
+    fine: Any
+
+
+def unlimited(bounds: Bounds) -> bool:
+    """Whether there are no limits at all."""
+    return all(math.isinf(x) for pair in bounds for x in pair)
+
+
 def clamped(x: Sequence[Scalar], bounds: Bounds, origin: Sequence[Scalar] | None = None) -> list[Scalar]:
     """Numbers within bounds, which are counted from an origin."""
     found = []
@@ -87,7 +114,7 @@ def gains(
     factor = Factor(matrix)
     fine = functools.reduce(operator.and_, [x > 0.0 for x in factor.inverse])
     feed = factor.solve([-x for x in slope])
-    if all(math.isinf(x) for pair in bounds for x in pair):
+    if unlimited(bounds):
         across = [factor.solve([-row[k] for row in mixed]) for k in range(len(mixed[0]))]
         return feed, [list(row) for row in zip(*across, strict=True)], fine
 
@@ -178,53 +205,49 @@ class Fused:
 
         def body(_: Any, carry: Any, elements: list[Any]) -> tuple[Any, Any]:
             here = {**dict(zip(self._streams, elements, strict=True)), **fixed}
-            slope, bend, first, second, fine = carry
-            n = expansion.size
-            columns, slope, bend = self._carried(here, slope, symmetric(bend, n))
-            slopes, hessian = self._costs(here, slope)
-            slopes = [g + dot(column, slope) for g, column in zip(slopes, columns, strict=True)]
+            slope, bend, after, first, second, fine = carry
+            found = self._step(here, after, slope, symmetric(bend, expansion.size), mu)
+            first, second = first + found.first, second + found.second
+            carry = (found.slope, found.bend, list(here["v"]), first, second, select(found.fine, fine, 0.0))
+            return carry, {"feed": found.feed, "gain": found.gain}
 
-            # Q = l + JᵀVJ. The first rows of J that are those of the identity cost next to nothing, and only they need
-            # the first rows of VJ.
-            same = expansion.model.nv if expansion.straight else 0
-            carried = [[dot(row, column) for row in bend[same:]] for column in columns]
+        upper = [bend[i][j] for i in range(len(slope)) for j in range(i, len(slope))]
+        start = (slope, upper, list(end["v"]), 0.0, 0.0, 1.0)
+        last, found = scan(body, start, [values[name] for name in self._streams], reverse=True)
+        return {**found, **dict(zip(("first", "second", "fine"), last[3:], strict=True))}
 
-            def entry(i: int, j: int) -> Scalar:
-                found = hessian[i][j] + dot(carried[i], columns[j][same:])
-                return found + dot(bend[j], columns[i]) if j < same else found
+    def _step(self, here: Values, after: list[Scalar], slope: list[Scalar], bend: Rows, mu: Scalar) -> Step:
+        """One step back: `after` is the velocity after it, slope and bend are of the cost to go from there."""
+        expansion, n = self.expansion, self.expansion.size
+        columns, slope, bend = self._carried(here, slope, bend)
+        slopes, hessian = self._costs(here, slope)
+        slopes = [g + dot(column, slope) for g, column in zip(slopes, columns, strict=True)]
+        # Q = l + JᵀVJ. The rows of J that are the identity's cost next to nothing, and only they need those of VJ.
+        same = expansion.model.nv if expansion.straight else 0
+        carried = [[dot(row, column) for row in bend[same:]] for column in columns]
 
-            # In this order little has to be kept at a time: first what the gains need, then a column after the other.
-            controls = range(n, expansion.width)
-            mixed = [[entry(i, j) for i in range(n)] for j in controls]
-            corner = symmetric([entry(i, j) for i in controls for j in controls[i - n :]], len(controls))
-            feed, gain, good = gains(corner, mixed, slopes[n:], list(here["control"]), mu, self.bounds)
-            across = [list(column) for column in zip(*gain, strict=True)]
-            pulls = [[m[i] - mu * g for m, g in zip(mixed, across[i], strict=True)] for i in range(n)]
-            following = [slopes[i] + dot(pulls[i], feed) for i in range(n)]
-            bent = [[entry(i, j) + dot(pulls[i], across[j]) for i in range(j + 1)] for j in range(n)]
-            first = first + dot(slopes[n:], feed)
-            second = second + 0.5 * dot(feed, [dot(row, feed) for row in corner])
-            upper = [bent[j][i] for i in range(n) for j in range(i, n)]
-            return (following, upper, first, second, select(good, fine, 0.0)), {"feed": feed, "gain": gain}
+        def entry(i: int, j: int) -> Scalar:
+            found = hessian[i][j] + dot(carried[i], columns[j][same:])
+            return found + dot(bend[j], columns[i]) if j < same else found
 
-        start = (slope, [bend[i][j] for i in range(len(slope)) for j in range(i, len(slope))], 0.0, 0.0, 1.0)
-        (_, _, first, second, fine), found = scan(body, start, [values[name] for name in self._streams], reverse=True)
-        return {**found, "first": first, "second": second, "fine": fine}
+        controls = range(n, expansion.width)
+        mixed = [[entry(i, j) for i in range(n)] for j in controls]
+        corner = symmetric([entry(i, j) for i in controls for j in controls[i - n :]], len(controls))
+        feed, gain, fine = gains(corner, mixed, slopes[n:], list(here["control"]), mu, self.bounds)
+        across = [list(column) for column in zip(*gain, strict=True)]
+        pulls = [[m[i] - mu * g for m, g in zip(mixed, across[i], strict=True)] for i in range(n)]
+        following = [slopes[i] + dot(pulls[i], feed) for i in range(n)]
+        bent = [entry(i, j) + dot(pulls[i], across[j]) for i in range(n) for j in range(i, n)]
+        second = 0.5 * dot(feed, [dot(row, feed) for row in corner])
+        return Step(feed, gain, following, bent, dot(slopes[n:], feed), second, fine)
 
     def _carried(self, here: Values, slope: list[Scalar], bend: Rows) -> tuple[Rows, list[Scalar], Rows]:
         """The columns of a step's Jacobian, and the cost to go in terms of what its rows are."""
         expansion = self.expansion
         rows = expansion.jacobian(here)
         if expansion.straight:
-            # In terms of (q before, v after), of which the state after is (q + dt v, v).
-            dt, nv = expansion.sim.physics.dt, expansion.model.nv
-            above, below = range(nv), range(nv, expansion.size)
-            side = [[dt * bend[i][j - nv] + bend[i][j] for j in below] for i in above]
-            square = [[dt * (side[i][j] + bend[j][nv + i]) + bend[nv + i][nv + j] for j in above] for i in above]
-            left = [[*bend[i][:nv], *side[i]] for i in above]
-            bend = [*left, *[[*[side[j][i] for j in above], *square[i]] for i in above]]
-            slope = [*slope[:nv], *[dt * a + b for a, b in zip(slope[:nv], slope[nv:], strict=True)]]
-            rows = [*units(expansion.width)[:nv], *rows]
+            slope, bend = straightened(slope, bend, expansion.sim.physics.dt)
+            rows = [*units(expansion.width)[: expansion.model.nv], *rows]
         return [list(column) for column in zip(*rows, strict=True)], slope, bend
 
     def _costs(self, here: Values, slope: list[Scalar]) -> tuple[list[Scalar], Rows]:
@@ -235,6 +258,18 @@ class Fused:
             more = self.expansion.bent(here, weights)
             hessian = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(hessian, more, strict=True)]
         return slopes, hessian
+
+
+def straightened(slope: list[Scalar], bend: Rows, dt: float) -> tuple[list[Scalar], Rows]:
+    """A cost to go in terms of (q before, v after), of which the state after is (q + dt v, v)."""
+    nv = len(slope) // 2
+    above, below = range(nv), range(nv, 2 * nv)
+    side = [[dt * bend[i][j - nv] + bend[i][j] for j in below] for i in above]
+    corner = [dt * (side[i][j] + bend[j][nv + i]) + bend[nv + i][nv + j] for i in above for j in above[i:]]
+    square = symmetric(corner, nv)
+    left = [[*bend[i][:nv], *side[i]] for i in above]
+    right = [[*[side[j][i] for j in above], *square[i]] for i in above]
+    return [*slope[:nv], *[dt * a + b for a, b in zip(slope[:nv], slope[nv:], strict=True)]], [*left, *right]
 
 
 def symmetric(upper: Sequence[Scalar], size: int) -> Rows:

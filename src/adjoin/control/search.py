@@ -12,8 +12,9 @@ import torch
 
 from adjoin.control.expansion import Expansion
 from adjoin.control.forward import ENDS, Forward
+from adjoin.control.inverse import Balance, Inverse
 from adjoin.control.problems import Problems
-from adjoin.control.riccati import SMALL, Bounds, Fused, Gains, Wide
+from adjoin.control.riccati import SMALL, Bounds, Fused, Gains, Wide, unlimited
 from adjoin.trace.cpu import TILE
 
 SHORTER = tuple(0.5**n for n in range(1, 9))
@@ -56,13 +57,22 @@ class Passes:
         expansion: of steps and costs.
         bounds: of the controls.
         second_order: whether the steps' second derivatives count.
+        dtype: of the tensors.
     """
 
-    def __init__(self, expansion: Expansion, bounds: Bounds, second_order: bool):
+    def __init__(self, expansion: Expansion, bounds: Bounds, second_order: bool, dtype: torch.dtype):
         self.expansion = expansion
-        fused = expansion.width <= SMALL and not expansion.loops
-        self.backward = (Fused if fused else Wide)(expansion, bounds, second_order)
+        self.backward = self._backward(expansion, bounds, second_order, dtype)
         self.forward = Forward(expansion, bounds)
+
+    def _backward(self, expansion: Expansion, bounds: Bounds, second_order: bool, dtype: torch.dtype) -> Fused | Wide:
+        if expansion.width > SMALL or expansion.loops:
+            return Wide(expansion, bounds, second_order)
+        if dtype == torch.float64 and unlimited(bounds) and not second_order:
+            balance = Balance(expansion)
+            if balance.scale:
+                return Inverse(expansion, balance)
+        return Fused(expansion, bounds, second_order)
 
 
 class Search:
