@@ -103,7 +103,7 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
         ("info nothing.urdf", "nothing.urdf: no such file"),
         ("info zzzz", "no file and no robot that ships is called 'zzzz'; `adjoin robots` lists them"),
         ("info .", ".: a folder; name a robot file in it"),
-        ("info go2 --floating-base", "'go2' ships and loads as it is, without floating_base"),
+        ("info go2 --floating-base", "'go2' ships and loads as it is, without --floating-base"),
         ("info broken.urdf", "broken.urdf:1: not XML: syntax error (column 1)\n`adjoin check broken.urdf` looks for"),
         ("info massless.urdf", "--accept mass to take it as it is"),
         ("simulate massless.urdf --package wrong", "--package 'wrong' must be NAME=FOLDER"),
@@ -384,3 +384,18 @@ def test_bench_prints_what_was_measured(told, data, monkeypatch):
     assert [figure["times"] for figure in found["figures"]] == [pytest.approx(300.0)] * 3 + [None] * 2
     assert found["figures"][3]["f32"] == 4e-7
     assert torch.get_num_threads() == threads
+
+
+def test_dynamics_find_the_kernels_that_were_built_for_them(told, monkeypatch, tmp_path):
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "cache"))
+    told("cache prebuild ball --double")
+    before = Cache().entries()
+    model = adjoin.robots.load("ball")
+    q, v, a = (torch.ones(3, n, dtype=torch.float64, requires_grad=True) for n in (7, 6, 6))
+    sum(part.sum() for part in adjoin.forward_kinematics(model, q)).backward()
+    for function, inputs in ((adjoin.rnea, (q, v, a)), (adjoin.crba, (q,)), (adjoin.aba, (q, v, a))):
+        function(model, *inputs).sum().backward()
+    sim = adjoin.Simulator(model, dt=0.002)
+    sim.step(sim.state(q.detach()))
+    sim.contacts(sim.state(q.detach()))
+    assert Cache().entries() == before

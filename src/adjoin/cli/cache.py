@@ -120,7 +120,7 @@ def _call_everything(setup: "Setup") -> None:
 
     import adjoin
 
-    sim, state, model = setup.sim, setup.start, setup.sim.model
+    sim, state, model = setup.sim, setup.start, setup.model
     q = state.q.detach().clone().requires_grad_()
     v, a = (q.new_zeros(len(q), model.nv).requires_grad_() for _ in range(2))
     for result in (

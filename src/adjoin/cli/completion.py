@@ -136,7 +136,7 @@ def _fish(levels: list[Level]) -> str:
     for level in levels:
         seen = [f"__fish_seen_subcommand_from {word}" for word in level.words]
         none_below = [f"not __fish_seen_subcommand_from {' '.join(level.commands)}"] if level.commands else []
-        head = f"complete -c adjoin -n '{'; and '.join([*seen, *none_below]) or 'true'}'"
+        head = f"complete -c adjoin -n '{'; and '.join([*seen, *none_below])}'"
         lines += [f"{head} -f -a {name} -d {_quoted(text)}" for name, text in level.commands.items()]
         if level.choices:
             lines.append(f"{head} {'' if level.files else '-f '}-a '{' '.join(level.choices)}'")

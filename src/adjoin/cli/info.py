@@ -4,6 +4,7 @@ import argparse
 import re
 import warnings
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adjoin.cli.output import show, table
@@ -18,7 +19,7 @@ examples:
   adjoin info robot.urdf --floating-base
   adjoin info scene.xml --json
 """
-UNREAD = ("link", "joint", "material", "adjoin")
+READ = ("link", "joint", "material", "adjoin")
 
 
 def add(commands: Any) -> None:
@@ -81,7 +82,7 @@ def passed_over(arguments: argparse.Namespace) -> list[str]:
     if safetensors.looks_like(data):
         return []
     root = xml.parse(data, name)
-    tags = Counter(child.tag for child in root.children if child.tag not in UNREAD and root.tag == "robot")
+    tags = Counter(child.tag for child in root.children if child.tag not in READ and root.tag == "robot")
     return [f"<{tag}> elements, which are another tool's ({count})" for tag, count in tags.items()]
 
 
@@ -105,8 +106,6 @@ def run_robots(arguments: argparse.Namespace) -> int:
 
 def _lenient(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options, with what is not supported left out and named: that is what is asked for."""
-    from pathlib import Path
-
     return {"unsupported": "warn", **options(arguments)} if Path(arguments.robot).is_file() else options(arguments)
 
 

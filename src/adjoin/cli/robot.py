@@ -91,7 +91,10 @@ def load(name: str, **given: Any) -> "Model":
         except ModelError as error:
             raise ModelError(f"{error}\n`adjoin check {name}` looks for every problem") from None
     if given:
-        raise InputError(f"{name!r} ships and loads as it is, without {flags(', '.join(given))}")
+        listed = ", ".join(
+            "--" + option.removesuffix("s" * (option == "packages")).replace("_", "-") for option in given
+        )
+        raise InputError(f"{name!r} ships and loads as it is, without {listed}")
     return robots.load(name)
 
 

@@ -10,6 +10,7 @@ from adjoin.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+    from adjoin.model.model import Model
     from adjoin.simulation.simulator import Simulator
     from adjoin.simulation.state import SimulatorState
 
@@ -51,12 +52,14 @@ class Setup:
     """A simulation that can begin.
 
     Attributes:
-        sim: the simulator.
-        start: of all environments: the keyframe home where there is one, else neutral.
+        model: the robot.
+        sim: the simulator, whose model may have a ground besides.
+        start: of all environments: the keyframe home, else the first one, else neutral.
         control: that of the keyframe, (nu,).
         params: what is random, by environment.
     """
 
+    model: "Model"
     sim: "Simulator"
     start: "SimulatorState"
     control: "torch.Tensor"
@@ -87,14 +90,14 @@ def make(
     pairs = arguments.touching and [(link, "ground") for link in arguments.touching]
     sim = Simulator(model, arguments.dt, pairs=pairs, ground=True if pairs else None)
     kind: dict[str, Any] = {"dtype": torch.float64 if arguments.double else torch.float32, "device": device}
-    home = next((key for key in model.keyframes if key.name == "home"), None)
+    home = next((key for key in model.keyframes if key.name == "home"), next(iter(model.keyframes), None))
     q = torch.tensor(home.q, **kind) if home else model.neutral(**kind)
     for body, at in zip(model.bodies, model.coordinates, strict=True):
         if body.joint.kind == "free":
             q[at.q + 2] += drop
     control = torch.tensor(home.control if home and home.control else (0.0,) * model.nu, **kind)
     params = _random(sim, arguments.random, environments, seed, kind) if arguments.random else {}
-    return Setup(sim, sim.state(q.repeat(environments, 1)), control, params)
+    return Setup(model, sim, sim.state(q.repeat(environments, 1)), control, params)
 
 
 def _random(sim: "Simulator", spread: float, environments: int, seed: int, kind: dict[str, Any]) -> dict[str, Any]:

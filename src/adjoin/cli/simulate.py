@@ -21,8 +21,8 @@ examples:
   adjoin simulate go2 --servos 100 3 --touching FL_foot FR_foot RL_foot RR_foot --out run.npz
   adjoin simulate go2 --environments 4096 --random 0.3 --drop 0.2 --device cuda
 
-A robot starts at its keyframe home, where it has one, and with the controls of that keyframe. The file has time, q, v
-and status of the states that are kept, and mass and friction where they are random.
+A robot starts at its keyframe home, or its first one, with the controls of that keyframe. The file has time, q, v and
+status of the states that are kept, and mass and friction where they are random.
 """
 SHOWN = 16  # environments in a replay at most
 USUAL = 0.01  # seconds between states that are kept
@@ -71,7 +71,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     written = [_save(setup, path, times, arguments.out)] if arguments.out else []
     written += [_replay(setup, path, every * arguments.dt, arguments)] if arguments.html else []
     rate = done * arguments.environments / seconds
-    name, wrong = setup.sim.model.name, int((path.status[-1] != 0.0).sum())
+    name, wrong = setup.model.name, int((path.status[-1] != 0.0).sum())
     data = {
         "model": name, "environments": arguments.environments, "steps": done, "dt": arguments.dt,
         "device": path.q.device, "compile_seconds": compiling, "seconds": seconds, "steps_per_second": rate,

@@ -56,7 +56,7 @@ def dynamics(name: str, quick: bool) -> Figure:
     theirs, empty, _ = Pinocchio(model).timed(name, *inputs)
     cost = min(in_turn(empty, rounds=3)[0]) if empty else 0.0
     peer = f"Pinocchio {pinocchio.__version__}"
-    return _figure(title, ours, [*calls, theirs], [BATCH] * 3, peer, quick, cost)
+    return _figure(title, ours, [*calls, theirs], [BATCH] * 3, peer, quick, cost=cost)
 
 
 def simulation(quick: bool) -> Figure:
@@ -72,14 +72,13 @@ def simulation(quick: bool) -> Figure:
 
     title, calls = "step of a standing Go2", [ours(dtype) for dtype in FORMATS]
     if not importlib.util.find_spec("mujoco"):
-        return _figure(title, ours, calls, [batch * STEPS] * 2, None, quick)
+        return _figure(title, ours, calls, [batch] * 2, None, quick, STEPS)
     from adjoin.peers.mujoco import MuJoCo
 
     peer = MuJoCo(model, [f"{foot}/0" for foot in feet], dt)
     q, control = (torch.tensor(x, dtype=torch.float64) for x in (home.q, home.control))
     theirs = peer.stepping(q.repeat(fewer, 1).numpy(), control.numpy(), STEPS)
-    amounts = [batch * STEPS, batch * STEPS, fewer * STEPS]
-    return _figure(title, ours, [*calls, theirs], amounts, peer.name, quick)
+    return _figure(title, ours, [*calls, theirs], [batch, batch, fewer], peer.name, quick, STEPS)
 
 
 def _swing(angle: Any, speed: Any, torque: Any, body: Any) -> tuple[Any, Any]:
@@ -114,23 +113,35 @@ def gradient(quick: bool) -> Figure:
     ours = functools.partial(pulled, at.function(state=2, controls=at.PerStep(()), body=2)(fused))
     calls = [*[ours(dtype) for dtype in FORMATS], pulled(plain, torch.float64)]
     title, peer = "step of a pendulum and its gradient", f"plain torch {torch.__version__}"
-    return _figure(title, ours, calls, [BATCH * STEPS] * 3, peer, quick)
+    return _figure(title, ours, calls, [BATCH] * 3, peer, quick, STEPS)
 
 
 def _figure(
     what: str,
     ours: Callable[..., Callable[[], Any]],
     calls: Sequence[Callable[[], Any]],
-    amounts: Sequence[int],
+    robots: Sequence[int],
     peer: str | None,
     quick: bool,
+    steps: int = 1,
     cost: float = 0.0,
 ) -> Figure:
-    """Runs in turn: ours in both formats, and the peer, less the cost of calling it; then ours on the GPU."""
+    """Runs in turn: ours in both formats, and the peer, less the cost of calling it; then ours on the GPU.
+
+    Args:
+        what: is computed.
+        ours: makes our call of a format and device; on a GPU it is of `BATCH` robots.
+        calls: ours in both formats, and the peer's.
+        robots: of each call.
+        peer: its name.
+        quick: whether fewer turns do.
+        steps: of each call.
+        cost: of calling the peer, s.
+    """
     best = [min(times) for times in in_turn(*calls, rounds=3 if quick else 10)]
     best[2:] = [seconds - cost for seconds in best[2:]]
-    f32, f64, *theirs = (seconds / amount for seconds, amount in zip(best, amounts, strict=True))
-    on_gpu = None
+    f32, f64, *theirs = (seconds / count / steps for seconds, count in zip(best, robots, strict=True))
+    gpu = None
     if torch.cuda.is_available():
         call = ours(torch.float32, "cuda")
 
@@ -138,6 +149,5 @@ def _figure(
             call()
             torch.cuda.synchronize()
 
-        amount = amounts[0] if amounts[0] % BATCH == 0 else BATCH * STEPS
-        on_gpu = min(in_turn(waited, rounds=3, clock=time.perf_counter)[0]) / amount
-    return Figure(what, f32, f64, on_gpu, peer, *theirs)
+        gpu = min(in_turn(waited, rounds=3, clock=time.perf_counter)[0]) / BATCH / steps
+    return Figure(what, f32, f64, gpu, peer, *theirs)
