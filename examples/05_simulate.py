@@ -1,23 +1,27 @@
 """A quadruped falls from three heights and stands: contact, forces, and what the simulator is told.
 
 One learns: a simulator is a model, a step of time and the pairs of shapes that may touch; a rollout of a batch is one
-launch; contact forces come with it.
+launch; contact forces come with it; with viser, a motion becomes a page that plays offline.
 """
 
 import argparse
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 
 import adjoin
+from adjoin.viewer import record
 
 DT = 2e-3  # s
 HEIGHTS = (0.0, 0.1, 0.2)  # m
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    folder = folder or Path(tempfile.mkdtemp())
+
     # Servos hold the joints; naming the pairs keeps the kernel small: each one costs time whether it touches or not.
     model = adjoin.robots.load("go2").with_servos(kp=60.0, kd=2.0)
     feet = [(f"{leg}_foot", "ground") for leg in ("FL", "FR", "RL", "RR")]
@@ -42,6 +46,10 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     sunk = -1e3 * float(path.outputs["distance"].min())
     print(f"no foot was ever more than {sunk:.2f} mm in the ground; {int((path.status != 0).sum())} states are bad")
 
+    if not quick and find_spec("viser"):
+        page = record(sim.model, path.q[:-1], DT, folder / "simulate.html", path.outputs, title="Three landings")
+        print(f"to be opened in a browser: {page}")
+
     times = DT * torch.arange(steps)
     figure = Figure(figsize=(12, 4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
@@ -57,7 +65,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     right.legend()
     for axes in (left, middle, right):
         axes.grid(alpha=0.3)
-    picture = (folder or Path(tempfile.mkdtemp())) / "simulate.png"
+    picture = folder / "simulate.png"
     figure.savefig(picture, dpi=100)
     print(f"heights and forces: {picture}")
     return picture

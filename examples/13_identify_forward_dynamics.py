@@ -2,6 +2,7 @@
 
 Mass, centre of mass and inertia of the last link are learned together, so that they stay physical, and the damping of
 all joints; by Adam on minibatches, as one trains a network, and by Gauss-Newton, which needs six steps.
+One learns: parameters are torch modules that keep them physical, and any optimiser trains them.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Where does the arm stand? The placement of an iiwa's first joint, learned from where its hand was seen.
 
 The example of the same name in differentiable-robot-model: `DifferentiableRobotModel` takes the place of theirs.
+One learns: a program written for that library runs here with its import changed.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""A double pendulum whose second joint rubs, which its model does not know: a network learns that, and no more."""
+"""A double pendulum whose second joint rubs, which its model does not know: a network learns that, and no more.
+
+One learns: a residual inside the simulator, trained through rollouts, with a penalty that keeps it silent where it can.
+"""
 
 import argparse
 import tempfile

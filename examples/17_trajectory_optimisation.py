@@ -2,6 +2,7 @@
 
 The example of kinematic trajectory optimisation in differentiable-robot-model, with a wall in the way. `Bounded` keeps
 the joints inside their limits, whatever the optimiser does.
+One learns: kinematics in a torch loss, over a whole path at once.
 """
 
 import argparse
@@ -90,7 +91,7 @@ def plot(history: list[float], q: torch.Tensor, hand: torch.Tensor, target: torc
     middle.legend()
     right.legend(fontsize="small", ncols=2, loc=(0.03, 0.62))
     figure.savefig(path, dpi=100)
-    print(f"path: {path}")
+    print(f"cost, path and joints: {path}")
     return path
 
 

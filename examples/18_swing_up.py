@@ -2,6 +2,7 @@
 
 Controls are splines within the motors' limits; the cost is the effort, and at the end height and speed. Which swing is
 found depends on where the search starts, so 64 searches by L-BFGS run in one batch, and the best is kept.
+One learns: many searches side by side, costs as traced functions, controls as splines.
 """
 
 import argparse
@@ -105,7 +106,7 @@ def plot(results: list[tuple[Task, Objective, Found]], path: Path) -> Path:
         right.set(title="controls and their limits", xlabel="time, s", ylabel="N or N m")
         right.legend()
     figure.savefig(path, dpi=90)
-    print(f"path: {path}")
+    print(f"losses, motions and controls: {path}")
     return path
 
 

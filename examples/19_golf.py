@@ -2,6 +2,7 @@
 
 The second experiment of section 6.3 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies, 2021:
 two torques in 1,000 steps are 2,000 numbers. `adjoin.control.scenes.golf` says what is different here.
+One learns: impacts that last a few steps have gradients that an optimiser can use.
 """
 
 import argparse
@@ -43,7 +44,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     axes[2].plot(tip[:, 1], tip[:, 2], label="end of the club")
     axes[2].plot(ball[:, 1], ball[:, 2], label="ball")
     axes[2].plot(GOLF_TARGET[1], GOLF_TARGET[2], "k*", markersize=12, linestyle="none", label="target")
-    axes[2].set(title="The stroke", xlabel="y, m", ylabel="z, m", aspect="equal")
+    axes[2].set(title="The stroke", xlabel="y, m", ylabel="z, m")
+    axes[2].set_aspect("equal", adjustable="datalim")
     axes[2].legend()
     for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
         axis.set(title=title, ylabel="squared distance to the target, m²")

@@ -3,7 +3,7 @@
 An arm of two rods hangs down. Within a second it must bring a load to a target and rest there, with little torque on
 the way. What is decided: where the servos should go, as a spline; their gains; and how long each rod is. A longer rod
 is heavier: mass, centre of mass and inertia follow from the length, by torch operations. The search runs three times,
-each time with more to decide.
+each time with more to decide. One learns: motions, gains and designs are decided in one objective.
 """
 
 import argparse
@@ -92,11 +92,12 @@ def plot(results: dict[str, tuple[Objective, Found]], path: Path) -> Path:
         for k, (x, z) in enumerate(joints.mT):
             axes.plot(x, z, ".-", color=colormaps["viridis"](k / len(joints)))
         axes.plot(*TARGET, "r*", markersize=14)
-        axes.set(title=f"{name}: {found.loss:.3f}", xlabel="x, m", ylabel="z, m", aspect="equal")
-    left.set(title="least loss", xlabel="iteration")
+        axes.set(title=f"{name}: loss {found.loss:.3f}", xlabel="x, m", ylabel="z, m", aspect="equal")
+    left.set(title="Least loss of all starts", xlabel="iteration", ylabel="loss")
+    left.grid(alpha=0.3)
     left.legend()
     figure.savefig(path, dpi=90)
-    print(f"path: {path}")
+    print(f"losses and motions, dark to light: {path}")
     return path
 
 

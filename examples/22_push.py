@@ -1,7 +1,7 @@
 """An arm of two links pushes a box to 32 poses, each a contact-rich problem of iLQR, all in one batch.
 
 The tip touches the box on one side only, and turns it by where along that side it pushes; friction lets it pull the box
-a little sideways too. The derivative of each step goes through the solver of contacts.
+a little sideways too. One learns: iLQR on residuals, with derivatives that go through the solver of contacts.
 """
 
 import argparse
@@ -84,7 +84,8 @@ def plot(solver: ILQR, found: Solution, targets: torch.Tensor, path: Path) -> Pa
     figure = Figure(figsize=(17, 4.5), layout="constrained")
     left, *others = figure.subplots(1, 4)
     left.semilogy(found.history, color="tab:blue", alpha=0.4)
-    left.set(title="costs of all problems", xlabel="iteration")
+    left.set(title=f"{len(targets)} problems", xlabel="iteration", ylabel="cost")
+    left.grid(alpha=0.3)
     places = adjoin.forward_kinematics(solver.sim.model, found.q, ["upper", "lower", "tip"])[..., :2, 3]
     for axes, k in zip(others, found.cost.argsort()[:3].tolist(), strict=True):
         for step in range(0, STEPS + 1, 15):
@@ -94,7 +95,7 @@ def plot(solver: ILQR, found: Solution, targets: torch.Tensor, path: Path) -> Pa
         axes.plot(*outline(targets[k]), "r:", linewidth=3)
         axes.set(title="motion, dark to light; target dotted", xlabel="x, m", ylabel="y, m", aspect="equal")
     figure.savefig(path, dpi=90)
-    print(f"path: {path}")
+    print(f"costs and three of the motions: {path}")
     return path
 
 

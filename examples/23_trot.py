@@ -3,12 +3,14 @@
 The controls are the angles that the joints' servos go for. Every 0.04 s iLQR plans 0.4 s ahead, from where the last
 plan has got to, with derivatives through the solver of contacts; in between the plan's own feedback acts. The cost asks
 for a height, a speed, a level base, and legs that stay near a rhythm: diagonal pairs are lifted in turn.
+One learns: MPC through contact, with streams that tell the cost what to follow.
 """
 
 import argparse
 import math
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin.control import ILQR, MPC
+from adjoin.viewer import record
 
 DT, HORIZON, RATE = 0.02, 20, 2.0  # s, steps, trots a second
 GO, SPEED = 0.8, 0.5  # s: when it begins to trot; m/s
@@ -75,7 +78,10 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     tilt = math.degrees(2.0 * q[:, 4:6].abs().max())
     print(f"speed {moving.mean():.3f} m/s of {SPEED} m/s, never tilted by more than {tilt:.1f} degrees")
     print(f"{DT * (steps - 1):.1f} s of motion planned and run in {seconds:.1f} s")
-    return plot(model, q, v, (folder or Path(tempfile.mkdtemp())) / "trot.png")
+    folder = folder or Path(tempfile.mkdtemp())
+    if not quick and find_spec("viser"):
+        print(f"to be opened in a browser: {record(sim.model, q, DT, folder / 'trot.html', title='A trot')}")
+    return plot(model, q, v, folder / "trot.png")
 
 
 def plot(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, path: Path) -> Path:
@@ -89,12 +95,14 @@ def plot(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, path: Path) -> P
     middle.plot(times, v[:, 0])
     middle.plot(times, np.where(times > GO, SPEED, 0.0), "k:")
     middle.set(title="speed, and what was asked for", xlabel="time, s", ylabel="m/s")
-    for k, foot in enumerate(FEET):
-        right.plot(times, heights[:, k] + 0.1 * k, label=foot)
-    right.set(title="heights of the feet, one above the other", xlabel="time, s", ylabel="m")
-    right.legend()
+    for k in range(len(FEET)):
+        right.plot(times, heights[:, k] + 0.1 * k)
+    right.set(title="heights of the feet, 0.1 m from line to line", xlabel="time, s")
+    right.set_yticks([0.1 * k for k in range(4)], FEET)
+    for axes in (left, middle, right):
+        axes.grid(alpha=0.3)
     figure.savefig(path, dpi=90)
-    print(f"path: {path}")
+    print(f"heights, speed and feet: {path}")
     return path
 
 
