@@ -26,6 +26,8 @@ status of the states that are kept, and mass and friction where they are random.
 """
 SHOWN = 16  # environments in a replay at most
 USUAL = 0.01  # seconds between states that are kept
+MANY = 50_000_000  # numbers up to which all states are computed and some of them taken
+STATE = ("q", "v", "status", "impulses")
 
 
 def add(commands: Any) -> None:
@@ -65,9 +67,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     setup = make(arguments, arguments.environments, device(arguments.device), arguments.drop, arguments.seed)
     steps = max(1, round(arguments.seconds / arguments.dt))
     every = min(steps, arguments.every or max(1, round(USUAL / arguments.dt)))
-    path, compiling, seconds = _rolled(setup, steps, every, not arguments.json)
-    done = min(steps, every * (len(path.q) - 1))
-    times = [min(k * every, steps) * arguments.dt for k in range(len(path.q))]
+    path, kept, compiling, seconds = _rolled(setup, steps, every, not arguments.json)
+    done, times = kept[-1], [k * arguments.dt for k in kept]
     written = [_save(setup, path, times, arguments.out)] if arguments.out else []
     written += [_replay(setup, path, every * arguments.dt, arguments)] if arguments.html else []
     rate = done * arguments.environments / seconds
@@ -90,8 +91,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0 if done == steps else 130
 
 
-def _rolled(setup: Setup, steps: int, every: int, progress: bool) -> tuple["Trajectory", float, float]:
-    """The states that are kept; seconds until the first step was done, and seconds of all the steps."""
+def _rolled(setup: Setup, steps: int, every: int, progress: bool) -> tuple["Trajectory", list[int], float, float]:
+    """The states that are kept, after which steps; seconds until the first step was done, and of all the steps."""
     import torch
 
     def timed(steps: int, every: int, progress: bool) -> tuple[Any, float]:
@@ -103,8 +104,13 @@ def _rolled(setup: Setup, steps: int, every: int, progress: bool) -> tuple["Traj
         return path, time.perf_counter() - began
 
     _, compiling = timed(1, 1, False)
-    path, seconds = timed(steps, every, progress)
-    return path, compiling, seconds
+    numbers = steps * len(setup.start.q) * (setup.model.nq + setup.model.nv)
+    stride = 1 if numbers <= MANY else every  # few long launches are fastest, where all states fit into memory
+    path, seconds = timed(steps, stride, progress)
+    done = min(steps, stride * (len(path.q) - 1))
+    kept = [*range(0, done, every), done]
+    states = [-(-k // stride) for k in kept]
+    return path._replace(**{name: getattr(path, name)[states] for name in STATE}), kept, compiling, seconds
 
 
 def _save(setup: Setup, path: "Trajectory", times: list[float], target: Path) -> Path:
