@@ -59,7 +59,7 @@ class Browser:
         self._sent += 1
         self._socket.send(json.dumps({"id": self._sent, "method": method, "params": parameters}))
         while True:
-            answer = json.loads(self._socket.recv(timeout=30))
+            answer = json.loads(self._socket.recv(timeout=90))
             if answer.get("id") == self._sent:
                 assert "error" not in answer, answer
                 return answer["result"]
@@ -105,7 +105,7 @@ class Browser:
         self.wait(other)
         return pictures[-1]
 
-    def wait(self, condition, seconds=30.0):
+    def wait(self, condition, seconds=90.0):
         end = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < end, "waited in vain"

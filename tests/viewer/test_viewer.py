@@ -1,8 +1,10 @@
 import html
 import math
+import re
 import socket
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,6 +199,16 @@ def test_the_outputs_of_a_rollout_can_be_recorded_for_many_robots(tmp_path):
     assert "<title>&lt;six&gt;</title>" in page
     assert "window.__VISER_EMBED_DATA__" in page
     assert html.escape(page, quote=True) in file._repr_html_()
+
+
+def test_the_page_about_the_viewer_runs(monkeypatch, tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "viewer.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "viewer.md", "exec"), scope)
+    assert re.match(r"http://127\.0\.0\.1:\d+\n8\d{5}\n$", capsys.readouterr().out)
+    assert 1e6 < (tmp_path / "sixty_four.html").stat().st_size < 3e6
 
 
 def test_motions_are_thinned_and_forces_with_them():

@@ -143,3 +143,12 @@ def test_a_link_whose_meshes_cannot_be_read_is_drawn_as_its_collision_shapes(pai
     assert visuals == {}
     (drawn,) = [part for part in parts_of(model, visuals) if part.body == 1]
     assert drawn.scale == (0.1, 0.1, 0.1)
+
+
+def test_meshes_elsewhere_are_read_where_it_is_allowed(painted, tmp_path_factory):
+    pytest.importorskip("trimesh")
+    model, file = painted(('<mesh filename="package://parts/part.stl"/>', ""))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (file.parent / "part.stl").rename(elsewhere / "part.stl")
+    (part,) = read_visuals(model, file, packages={"parts": elsewhere})["hand"]
+    assert volume(part.mesh) == pytest.approx(1.0 / 6.0)

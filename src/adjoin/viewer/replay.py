@@ -11,7 +11,7 @@ from adjoin.model.model import Model
 from adjoin.viewer import server
 from adjoin.viewer.motion import Motion, motion
 from adjoin.viewer.scene import Scene
-from adjoin.viewer.visuals import read_visuals
+from adjoin.viewer.visuals import Source, visuals_of
 
 
 class Recording(type(Path())):
@@ -34,7 +34,7 @@ def record(
     center_of_mass: bool = False,
     spacing: float | None = None,
     terrain: Heightfield | None = None,
-    source: str | os.PathLike[str] | None = None,
+    source: Source | None = None,
     rate: float = 30.0,
 ) -> Recording:
     """Write a motion as a standalone HTML file: it plays offline, from file://, and asks nothing of any network.
@@ -51,14 +51,15 @@ def record(
         center_of_mass: whether to draw the centre of mass.
         spacing: between environments, m.
         terrain: heights in the place of the ground.
-        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it.
+        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it; or what `read_visuals`
+            gave, if they lie elsewhere.
         rate: frames a second that are kept at most; the file's size grows with it.
 
     Returns:
         The path, which in a notebook shows the page.
     """
     shown = motion("record", model, q, dt, contacts, rate=rate)
-    visuals = None if source is None else read_visuals(model, source)
+    visuals = visuals_of(model, source)
     page = replay(model, shown, spacing, terrain, visuals, frames=frames, center_of_mass=center_of_mass)
     found = Recording(path)
     found.write_text(titled(page, title or model.name), encoding="utf-8")

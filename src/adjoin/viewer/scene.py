@@ -113,7 +113,7 @@ class Scene:
         low, high = low + self.offsets.min(0), high + self.offsets.max(0)
         many = len(self.offsets) > 4
         away = np.array([1.0, -0.75, 0.9 if many else 0.55])
-        distance = (0.85 if many else 0.95) * 0.5 * np.linalg.norm(high - low) / math.sin(0.5 * FIELD_OF_VIEW)
+        distance = (0.78 if many else 0.95) * 0.5 * np.linalg.norm(high - low) / math.sin(0.5 * FIELD_OF_VIEW)
         camera = self.server.initial_camera
         camera.position = 0.5 * (low + high) + distance * away / np.linalg.norm(away)
         camera.look_at = 0.5 * (low + high)

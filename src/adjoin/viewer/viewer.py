@@ -1,7 +1,6 @@
 """The viewer: a page on this machine in which a robot is moved by hand or goes through a motion."""
 
 import html
-import os
 import threading
 from typing import Any
 
@@ -16,7 +15,7 @@ from adjoin.viewer.playback import Playback
 from adjoin.viewer.replay import replay, titled
 from adjoin.viewer.scene import Forces, Scene
 from adjoin.viewer.sliders import Sliders
-from adjoin.viewer.visuals import read_visuals
+from adjoin.viewer.visuals import Source, visuals_of
 
 
 class Viewer:
@@ -29,7 +28,8 @@ class Viewer:
         host: address to listen on; other machines reach the page only if it is not a local one.
         spacing: between environments, m.
         terrain: heights in the place of the ground.
-        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it.
+        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it; or what `read_visuals`
+            gave, if they lie elsewhere.
         title: of the panel; by default the robot's name.
 
     Attributes:
@@ -46,14 +46,14 @@ class Viewer:
         *,
         spacing: float | None = None,
         terrain: Heightfield | None = None,
-        source: str | os.PathLike[str] | None = None,
+        source: Source | None = None,
         title: str | None = None,
     ):
         if not isinstance(model, Model):
             raise InputError(f"Viewer: the model must be an adjoin.Model, got a {type(model).__name__}")
         if not isinstance(environments, int) or environments < 1:
             raise InputError(f"Viewer: environments must be a whole number of at least 1, got {environments!r}")
-        visuals = None if source is None else read_visuals(model, source)
+        visuals = visuals_of(model, source)
         start = torch.tensor(model.keyframes[0].q) if model.keyframes else model.neutral()
         self.model, self.q = model, start.repeat(environments, 1)
         self._forces: Forces | None = None

@@ -3,6 +3,8 @@
 import io
 import os
 import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -22,25 +24,45 @@ from adjoin.viewer.collada import read_collada
 from adjoin.viewer.mesh import Mesh
 from adjoin.viewer.parts import LIGHT, Colour, Part
 
+Visuals = Mapping[str, list[Part]]
+"""What is drawn for links in the place of their shapes, by name."""
+Source = str | os.PathLike[str] | Visuals
+"""A robot's URDF file, or what was read from it."""
 Surfaces = list[tuple[Mesh, Vec3, Colour | None]]
 """Meshes with their scale and colour."""
 
 
-def read_visuals(model: Model, source: str | os.PathLike[str]) -> dict[str, list[Part]]:
+def visuals_of(model: Model, source: Source | None) -> Visuals:
+    """The visuals of a robot from its file, or as they were read before."""
+    if source is None or isinstance(source, Mapping):
+        return source or {}
+    return read_visuals(model, source)
+
+
+def read_visuals(
+    model: Model,
+    source: str | os.PathLike[str],
+    *,
+    packages: Mapping[str, str | os.PathLike[str]] | None = None,
+    allow: Sequence[str | os.PathLike[str]] = (),
+) -> dict[str, list[Part]]:
     """What a URDF has under `<visual>`, by link.
 
     A link whose visual shapes cannot all be read is left out, with a warning, and so is drawn as its collision shapes.
 
     Args:
         model: the robot that was loaded from the file; links it does not have are passed over.
-        source: the file. Meshes are read from its folder or package only, in STL, OBJ and Collada.
+        source: the file. Meshes are in STL, OBJ or Collada, and read from its folder or package only.
+        packages: folders of package:// addresses, by package name.
+        allow: folders beyond the robot's own that files may be read from.
     """
     data, name, folder, encoding = open_source(source, None)
     root = xml.parse(data, name, encoding=encoding)
     if root.tag != "robot":
         return {}
     colours = {one.name(): _colour(one) for one in root.all("material") if one.one("color") is not None}
-    reader = _Reader(Files(folder), colours)
+    folders = {key: Path(value) for key, value in (packages or {}).items()}
+    reader = _Reader(Files(folder, folders, [Path(one) for one in allow]), colours)
     frames = {frame.name: frame for frame in model.frames}
     found: dict[str, list[Part]] = {}
     missed: list[str] = []
@@ -53,7 +75,7 @@ def read_visuals(model: Model, source: str | os.PathLike[str]) -> dict[str, list
                 missed.append(str(error))
     if missed:
         more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-        warnings.warn(f"links are drawn as their collision shapes: {missed[0]}{more}", stacklevel=3)
+        warnings.warn(f"links are drawn as their collision shapes: {missed[0]}{more}", stacklevel=2)
     return found
 
 
