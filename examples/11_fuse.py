@@ -1,7 +1,7 @@
 """Your own controller and cost inside the kernel: arms reach for targets by Cartesian impedance, whose gains are tuned.
 
-One learns: a controller and a cost are plain functions of one robot's numbers, in which every function of the library
-works; they are traced into the rollout's one launch, forward and back; and how much that saves beside a loop in torch.
+One learns: a controller and a cost are plain functions, in which every function of the library works; they are traced
+into the rollout's one launch, forward and back; and how much that saves beside a loop in torch with the same function.
 """
 
 import argparse
@@ -23,27 +23,21 @@ arm = adjoin.robots.load("iiwa7")
 
 
 def impedance(q: Any, v: Any, given: Any, gains: Any, target: Any) -> Any:
-    """A spring and a damper pull the hand to its target; gravity is compensated; joints are damped a little."""
-    place = adjoin.forward_kinematics(arm, q, HAND)[:3, 3]
-    J = adjoin.jacobian(arm, q, HAND, reference="local_world_aligned")[:3]
-    stiffness, damping, joints = (at.exp(gain) for gain in gains)  # positive whatever the optimiser does
-    force = stiffness * (target - place) - damping * (J @ v)
-    return J.T @ force + adjoin.gravity_forces(arm, q) - joints * v
+    """A spring and a damper pull the hand to its target; gravity is compensated; joints are damped a little.
+
+    Traced, q and the others are arrays of one robot's scalars; with tensors of a batch it runs as it stands.
+    """
+    stiffness, damping, joints = gains
+    place = adjoin.forward_kinematics(arm, q, HAND)[..., :3, 3]
+    J = adjoin.jacobian(arm, q, HAND, reference="local_world_aligned")[..., :3, :]
+    force = stiffness * (target - place) - damping * (J @ v[..., None])[..., 0]
+    return (J.swapaxes(-1, -2) @ force[..., None])[..., 0] + adjoin.gravity_forces(arm, q) - joints * v
 
 
 def miss(q: Any, v: Any, control: Any, gains: Any, target: Any) -> Any:
     """How far the hand is from its target, a smooth distance in metres, and a little for effort."""
     away = adjoin.forward_kinematics(arm, q, HAND)[:3, 3] - target
     return at.sqrt(away @ away + 1e-4) + 1e-5 * (control @ control)
-
-
-def in_torch(q: torch.Tensor, v: torch.Tensor, gains: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """The same controller on batches."""
-    place = adjoin.forward_kinematics(arm, q, HAND)[..., :3, 3]
-    J = adjoin.jacobian(arm, q, HAND, reference="local_world_aligned")[..., :3, :]
-    stiffness, damping, joints = gains.exp()
-    force = stiffness * (target - place) - damping * torch.einsum("bij,bj->bi", J, v)
-    return torch.einsum("bij,bi->bj", J, force) + adjoin.gravity_forces(arm, q) - joints * v
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
@@ -53,32 +47,34 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     around = 2.0 * torch.rand(count, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 1.0
     middle, wide = torch.tensor([[0.55, 0.0, 0.5], [0.15, 0.3, 0.2]], dtype=torch.float64)  # m
     targets = middle + wide * around
-    gains = torch.tensor([100.0, 10.0, 0.5], dtype=torch.float64).log().requires_grad_()
+    logs = torch.tensor([100.0, 10.0, 0.5], dtype=torch.float64).log().requires_grad_()  # so that gains are positive
     nothing = torch.zeros(STEPS, count, 0, dtype=torch.float64)
     own = {"target": targets}
 
     def fused() -> Any:
-        return sim.rollout(start, nothing, controller=impedance, cost=miss, constants={"gains": gains}, individual=own)
+        return sim.rollout(
+            start, nothing, controller=impedance, cost=miss, constants={"gains": logs.exp()}, individual=own
+        )
 
     def looped() -> torch.Tensor:
         state = start
         for _ in range(STEPS):
-            state = sim.step(state, in_torch(state.q, state.v, gains, targets))
+            state = sim.step(state, impedance(state.q, state.v, None, logs.exp(), targets))
         return state.q
 
     # The same motion and the same gradient, in one launch each way and step by step.
     found, seconds = {}, {}
     for name, end in (("fused", lambda: fused().q[-1]), ("loop in torch", looped)):
-        torch.autograd.grad(end().sum(), gains)  # compiles
+        torch.autograd.grad(end().sum(), logs)  # compiles
         begun = time.perf_counter()
         q = end()
-        found[name] = q.detach(), torch.autograd.grad(q.square().sum(), gains)[0]
+        found[name] = q.detach(), torch.autograd.grad(q.square().sum(), logs)[0]
         seconds[name] = time.perf_counter() - begun
         print(f"{name:<14} {STEPS} steps of {count} arms with gradient: {1e3 * seconds[name]:7.1f} ms")
     off = [(a - b).norm() / b.norm() for a, b in zip(*found.values(), strict=True)]
     print(f"they differ by {off[0]:.1e} in the motion and {off[1]:.1e} in the gradient, relatively\n")
 
-    optimizer = torch.optim.Adam([gains], lr=0.15)
+    optimizer = torch.optim.Adam([logs], lr=0.15)
     slower = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations)
     before, history = fused().q.detach(), []
     for iteration in range(iterations):
@@ -87,7 +83,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         loss.backward()
         history.append(loss.item())
         if iteration % (iterations // 4) == 0 or iteration == iterations - 1:
-            k, d, j = gains.detach().exp().tolist()
+            k, d, j = logs.detach().exp().tolist()
             print(
                 f"{iteration:5} cost {loss:.4f}: stiffness {k:6.0f} N/m, damping {d:5.0f} Ns/m, joints {j:.2f} Nms/rad"
             )
