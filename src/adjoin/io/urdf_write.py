@@ -47,7 +47,9 @@ def _tag(name: str, attributes: dict[str, str], children: list[str] | None = Non
     text = "".join(f" {key}={quoteattr(value)}" for key, value in attributes.items())
     if not children:
         return [f"<{name}{text}/>"]
-    return [f"<{name}{text}>", *(f"  {line}" for line in children), f"</{name}>"]
+    if len(children) == 1:
+        return [f"<{name}{text}>{children[0]}</{name}>"]
+    return [f"<{name}{text}>", *(f" {line}" for line in children), f"</{name}>"]
 
 
 def _origin(pose: Transform) -> list[str]:
@@ -212,8 +214,13 @@ class _Writer:
                     place = self._site_on_frame(frame)
                 lines += _tag("site", {"name": frame.name, **place})
         for actuator in model.actuators:
-            attributes = {"name": actuator.name, "joint": actuator.joint, "gear": numbers(actuator.gear)}
-            attributes |= {"gain": number(actuator.gain), "bias": numbers(actuator.bias)}
+            attributes = {"name": actuator.name, "joint": actuator.joint}
+            if any(gear != 1.0 for gear in actuator.gear):
+                attributes["gear"] = numbers(actuator.gear)
+            if actuator.gain != 1.0:
+                attributes["gain"] = number(actuator.gain)
+            if any(actuator.bias):
+                attributes["bias"] = numbers(actuator.bias)
             for name in ("control_range", "force_range"):
                 low, high = getattr(actuator, name)
                 kind = name.removesuffix("_range")
