@@ -13,7 +13,7 @@ from adjoin.control.ilqr import ILQR, Solution
 from adjoin.control.inverse import Inverse
 from adjoin.control.lqr import lqr
 from adjoin.control.problems import Problems
-from adjoin.control.riccati import Fused, Wide
+from adjoin.control.riccati import Fused, Gains, Wide
 from adjoin.errors import InputError
 from adjoin.trace import cos
 from adjoin.trace.function import Function
@@ -370,6 +370,32 @@ def test_costs_of_iterations_are_shown() -> None:
     assert shown[0] == (0, 4)
     assert [number for number, _ in shown] == list(range(len(shown)))
     assert len(shown) > int(found.iterations.max())
+
+
+def test_a_bar_is_drawn_and_an_interrupt_ends_the_search_with_what_is_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver = ILQR(arm(), still, ended)
+    whole = reach(solver, progress=True)
+    assert "of 4 problems done" in capsys.readouterr().err
+    (passes,) = solver._made.values()
+    backward, calls = passes.backward, []
+
+    def interrupted(*arguments: Any) -> Gains:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return backward(*arguments)
+
+    monkeypatch.setattr(passes, "backward", interrupted)
+    found = reach(solver, progress=True)
+    assert not bool(found.converged.any())
+    assert torch.equal(found.history, whole.history[:2])
+    path = solver.sim.rollout(solver.sim.state(batch=4, dtype=F64), found.controls)
+    torch.testing.assert_close(found.q, path.q)
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        reach(solver)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

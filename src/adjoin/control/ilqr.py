@@ -103,7 +103,7 @@ class ILQR:
         iterations: int = 100,
         tolerance: float | None = None,
         feedback: bool = True,
-        progress: Callable[[int, torch.Tensor], Any] | None = None,
+        progress: bool | Callable[[int, torch.Tensor], Any] = False,
     ) -> Solution:
         """Improve controls until nothing more is to be gained.
 
@@ -119,8 +119,9 @@ class ILQR:
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
             feedback: whether the gains are kept, which takes memory and some time.
-            progress: called before each iteration with the number of those before and the costs of the problems that
-                are worked on.
+            progress: whether to show a progress bar; Ctrl-C then ends the search early with what is found. Or a
+                function, called before each iteration with the number of those before and the costs of the problems
+                that are worked on.
         """
         _check_search(iterations, tolerance)
         self._check_shapes(state, controls)

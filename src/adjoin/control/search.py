@@ -6,6 +6,7 @@ that their gains stay in its caches; those that are done make room for others.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from adjoin.control.forward import ENDS, Forward
 from adjoin.control.inverse import Balance, Inverse
 from adjoin.control.problems import Problems
 from adjoin.control.riccati import SMALL, Bounds, Fused, Gains, Wide, unlimited
+from adjoin.progress import Progress
 from adjoin.trace.cpu import TILE
 
 SHORTER = tuple(0.5**n for n in range(1, 9))
@@ -37,7 +39,6 @@ LEAVING = 0.1
 
 AT_ONCE = 64
 """Problems that one thread of a CPU works on together."""
-
 
 KEPT = ("q", "v", "control", *ENDS, "converged", "iterations")
 """What is written down of a problem that is done."""
@@ -130,18 +131,29 @@ class Search:
         guessed = self._all.updated(Problems({}, {**still, "control": guess}))
         passes.forward(guessed, gains, ones, shared, self._all.only(passes.forward.outputs))
 
-    def run(self, iterations: int, tolerance: float, progress: Callable[[int, torch.Tensor], Any] | None) -> None:
+    def run(self, iterations: int, tolerance: float, progress: bool | Callable[[int, torch.Tensor], Any]) -> None:
         """See `ILQR.solve`."""
         cost, made = self.results["cost"], self.results["iterations"]
         history = cost.new_empty(iterations + 1, len(cost))
         history[0] = cost
-        taken = min(len(cost), at_once(cost.device))
-        self._work, rounds = self._all.some(self._all.once["index"][:taken]), 0
-        while len(self._work.once["cost"]):
-            if progress is not None:
+        taken = room = min(len(cost), at_once(cost.device))
+        self._work = self._all.some(self._all.once["index"][:taken])
+        bar = Progress(-(-len(cost) // max(1, room)) * iterations, progress is True, "iterations")
+        for rounds, _ in enumerate(chain(bar, repeat(None))):  # room may take longer to be made than the bar knows
+            if not len(self._work.once["cost"]):
+                break
+            if progress is True:
+                bar.note = f"{taken - int((~self._work.once['done']).sum())} of {len(cost)} problems done"
+            elif progress:
                 progress(rounds, self._work.once["cost"])
-            self._iterate(iterations, tolerance, history)
-            taken, rounds = self._make_room(taken), rounds + 1
+            try:
+                self._iterate(iterations, tolerance, history)
+            except KeyboardInterrupt:
+                if progress is not True:
+                    raise
+                self._keep(torch.ones_like(self._work.once["done"]))
+                break
+            taken = self._make_room(taken)
         longest = int(made.max()) if len(made) else 0
         rows = torch.arange(longest + 1, device=cost.device)[:, None]
         self.results["history"] = history.gather(0, rows.minimum(made))
@@ -170,11 +182,11 @@ class Search:
         rows = (which & ~once["done"]).nonzero().squeeze(-1)
         if not len(rows):
             return
-        once["done"][rows] = True
         places = once["index"][rows]
         self._all.write(self._work.only(KEPT).some(rows), places)
         if len(self.results["gain"]) and self._gains is not None:
             self.results["gain"].index_copy_(1, places, self._gains.gain.index_select(1, rows))
+        once["done"][rows] = True
 
     def _make_room(self, taken: int) -> int:
         """Let the problems that wait take the places of those that are done; how many have been taken."""
