@@ -4,6 +4,7 @@ import re
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def open_viewer():
 
 def drawn(viewer):
     """Positions and matrices of all instances that move, in the order of the parts, (environments, parts, ...)."""
-    count, parts = len(viewer.q), len(viewer._scene.parts)
+    count, parts = len(viewer.q), len(viewer._scene.drawing.parts)
     position, rotation = np.zeros((count, parts, 3)), np.zeros((count, parts, 3, 3))
     for handle, chosen in viewer._scene._moving:
         position[:, chosen] = handle.batched_positions.reshape(count, -1, 3)
@@ -70,6 +71,16 @@ def test_every_shape_is_where_forward_kinematics_has_it(open_viewer):
         expected = pose @ local
         assert position[:, index] == pytest.approx(expected[:, :3, 3] + places, abs=1e-5)
         assert rotation[:, index] == pytest.approx(expected[:, :3, :3], abs=1e-5)
+
+
+def test_without_a_key_frame_a_robot_stands_on_the_ground(open_viewer):
+    model = adjoin.load(adjoin.robots.source("panda"), floating_base=True)
+    viewer = open_viewer(replace(model, keyframes=()))
+    lowest = [part.mesh.vertices * part.scale for part in viewer._scene.drawing.parts]
+    position, rotation = drawn(viewer)
+    lowest = [(r @ points.T)[2].min() + p[2] for p, r, points in zip(position[0], rotation[0], lowest, strict=True)]
+    assert min(lowest) == pytest.approx(0.0, abs=1e-6)
+    assert viewer.q[0, 2] > 0.05
 
 
 def test_only_this_machine_can_reach_the_page(open_viewer):

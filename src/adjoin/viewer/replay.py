@@ -9,6 +9,7 @@ from typing import Any
 from adjoin.contact.terrain import Heightfield
 from adjoin.model.model import Model
 from adjoin.viewer import server
+from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.motion import Motion, motion
 from adjoin.viewer.scene import Scene
 from adjoin.viewer.visuals import Source, visuals_of
@@ -59,18 +60,18 @@ def record(
         The path, which in a notebook shows the page.
     """
     shown = motion("record", model, q, dt, contacts, rate=rate)
-    visuals = visuals_of(model, source)
-    page = replay(model, shown, spacing, terrain, visuals, frames=frames, center_of_mass=center_of_mass)
+    drawing = Drawing(model, shown.q.shape[1], visuals_of(model, source))
+    page = replay(drawing, shown, spacing, terrain, frames=frames, center_of_mass=center_of_mass)
     found = Recording(path)
     found.write_text(titled(page, title or model.name), encoding="utf-8")
     return found
 
 
-def replay(model: Model, shown: Motion, *scenery: Any, **what: bool) -> str:
+def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:
     """The HTML of a motion; scenery and what is drawn besides are as for `Scene` and `Scene.draw`."""
     running = server.start("127.0.0.1", 0)
     try:
-        scene = Scene(running, model, shown.q[0], *scenery)
+        scene = Scene(running, drawing, shown.q[0], *scenery)
         scene.frame(shown.sample)
         _draw(scene, shown, 0, what)
         recorder = running.get_scene_serializer()

@@ -1,7 +1,6 @@
 """Robots in a viser scene: every environment's parts as instances of a few meshes, moved by forward kinematics."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +9,12 @@ import torch
 from adjoin.contact.terrain import Heightfield
 from adjoin.dynamics.centroidal import center_of_mass
 from adjoin.dynamics.kinematics import forward_kinematics
-from adjoin.errors import InputError
-from adjoin.model.model import Model
-from adjoin.model.parts import WORLD, Frame
-from adjoin.spatial.rotation import from_quaternion, to_quaternion
+from adjoin.model.parts import WORLD
+from adjoin.spatial.rotation import to_quaternion
 from adjoin.viewer import mesh
+from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.mesh import Mesh
-from adjoin.viewer.parts import Part, from_z, parts_of
+from adjoin.viewer.parts import from_z
 
 FORCE = (10, 88, 208)
 BALANCE = (250, 190, 40)
@@ -41,30 +39,23 @@ class Scene:
 
     Args:
         server: a viser server.
-        model: the robot.
+        drawing: the robot.
         q: where the robots are at first, (environments, nq).
         spacing: between environments, m; by default about one and a half robots.
         terrain: heights in the place of the ground.
-        visuals: parts that take the place of a link's shapes, by its name.
     """
 
     def __init__(
         self,
         server: Any,
-        model: Model,
+        drawing: Drawing,
         q: torch.Tensor,
         spacing: float | None = None,
         terrain: Heightfield | None = None,
-        visuals: Mapping[str, list[Part]] | None = None,
     ):
-        self.server, self.model = server, model
-        self.parts = parts_of(model, visuals, 32 if len(q) <= 16 else 12)
-        if not self.parts:
-            raise InputError(f"viewer: {model.name!r} has no bodies and no shapes, so there is nothing to see")
-        frames = [Frame(str(k), part.body, part.position, part.rotation) for k, part in enumerate(self.parts)]
-        self._drawn = Model(model.name, model.bodies, tuple(frames), gravity=model.gravity)
-        poses = self._poses(q)
-        low, high = self._extent(poses)
+        self.server, self.drawing, self.model = server, drawing, drawing.model
+        poses = drawing.poses(q)
+        low, high = drawing.extent(poses)
         self.size = float(max(high - low))
         apart = 1.3 * self.size if terrain is None else 1.05 * _width(terrain)
         self.offsets = _grid(len(q), apart if spacing is None else spacing)
@@ -91,7 +82,7 @@ class Scene:
         center_of_mass: bool = False,
     ) -> None:
         """Move everything to where it is at these configurations, (environments, nq)."""
-        poses = self._poses(q)
+        poses = self.drawing.poses(q)
         with self.server.atomic():
             for handle, chosen in self._moving:
                 handle.batched_positions, handle.batched_wxyzs = self._placed(poses[:, chosen])
@@ -105,7 +96,7 @@ class Scene:
         It looks from the front and right of a robot that faces x, from farther above at many. A page that is open
         already keeps its view.
         """
-        low, high = self._extent(self._poses(q))
+        low, high = self.drawing.extent(self.drawing.poses(q))
         if self._floor is not None:
             floats = any(body.joint.kind == "free" for body in self.model.bodies)
             level = 0.0 if floats or low[2] > -0.2 * self.size else float(low[2])
@@ -163,8 +154,9 @@ class Scene:
 
     def _add_parts(self, poses: np.ndarray) -> list[tuple[Any, np.ndarray]]:
         """Instances of each mesh, apart for what moves and what stands; those that move with the indices of parts."""
+        parts = self.drawing.parts
         groups: dict[tuple[Mesh, bool], list[int]] = {}
-        for index, part in enumerate(self.parts):
+        for index, part in enumerate(parts):
             groups.setdefault((part.mesh, part.body == WORLD), []).append(index)
         moving = []
         for number, ((surface, fixed), chosen) in enumerate(groups.items()):
@@ -176,26 +168,13 @@ class Scene:
                 surface.faces,
                 turns,
                 positions,
-                batched_scales=np.tile([self.parts[index].scale for index in chosen], (count, 1)).astype(np.float32),
-                batched_colors=np.tile([self.parts[index].colour for index in chosen], (count, 1)).astype(np.uint8),
+                batched_scales=np.tile([parts[index].scale for index in chosen], (count, 1)).astype(np.float32),
+                batched_colors=np.tile([parts[index].colour for index in chosen], (count, 1)).astype(np.uint8),
                 lod="off",
             )
             if not fixed:
                 moving.append((handle, np.array(chosen)))
         return moving
-
-    def _poses(self, q: torch.Tensor) -> np.ndarray:
-        """Of all parts, (environments, parts, 7): x y z and the quaternion w x y z."""
-        return forward_kinematics(self._drawn, q, output="quaternion").float().cpu().numpy()
-
-    def _extent(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The box around everything that is drawn, were all environments in one place."""
-        low = np.array([(part.mesh.vertices * part.scale).min(0) for part in self.parts])
-        high = np.array([(part.mesh.vertices * part.scale).max(0) for part in self.parts])
-        rotation = np.moveaxis(np.array(from_quaternion(tuple(np.moveaxis(poses[..., 3:], -1, 0)))), (0, 1), (-2, -1))
-        middle = poses[..., :3] + (rotation @ (0.5 * (low + high))[..., None])[..., 0]
-        reach = (np.abs(rotation) @ (0.5 * (high - low))[..., None])[..., 0]
-        return (middle - reach).reshape(-1, 3).min(0), (middle + reach).reshape(-1, 3).max(0)
 
     def _placed(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positions in the grid and quaternions of instances, environment by environment."""

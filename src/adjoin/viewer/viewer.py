@@ -10,6 +10,7 @@ from adjoin.contact.terrain import Heightfield
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.viewer import server
+from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.motion import Motion, configuration, motion
 from adjoin.viewer.playback import Playback
 from adjoin.viewer.replay import replay, titled
@@ -53,9 +54,8 @@ class Viewer:
             raise InputError(f"Viewer: the model must be an adjoin.Model, got a {type(model).__name__}")
         if not isinstance(environments, int) or environments < 1:
             raise InputError(f"Viewer: environments must be a whole number of at least 1, got {environments!r}")
-        visuals = visuals_of(model, source)
-        start = torch.tensor(model.keyframes[0].q) if model.keyframes else model.neutral()
-        self.model, self.q = model, start.repeat(environments, 1)
+        drawing = Drawing(model, environments, visuals_of(model, source))
+        self.model, self.q = model, drawing.standing().repeat(environments, 1)
         self._forces: Forces | None = None
         self._lock = threading.RLock()
         self._server = server.start(host, port)
@@ -63,9 +63,9 @@ class Viewer:
         gui = self._server.gui
         gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(240, 127, 60))
         gui.set_panel_label(title or model.name)
-        self._scene = Scene(self._server, model, self.q, spacing, terrain, visuals)
+        self._scene = Scene(self._server, drawing, self.q, spacing, terrain)
         self._scene.light()
-        self._title, self._scenery = title or model.name, (spacing, terrain, visuals)
+        self._title, self._scenery = title or model.name, (spacing, terrain)
         self._playback = Playback(self._server, self._frame, self._save, model.name)
         with gui.add_folder("Show"):
             self._frames = gui.add_checkbox("Frames", False)
@@ -123,7 +123,7 @@ class Viewer:
 
     def _save(self, shown: Motion) -> bytes:
         what = {"frames": self._frames.value, "center_of_mass": self._center_of_mass.value}
-        return titled(replay(self.model, shown, *self._scenery, **what), self._title).encode()
+        return titled(replay(self._scene.drawing, shown, *self._scenery, **what), self._title).encode()
 
     def _moved(self, q: torch.Tensor) -> None:
         """What the sliders say."""
