@@ -60,3 +60,11 @@ def test_wrong_shapes_are_named() -> None:
         lqr(A, B, Q, Q)
     with pytest.raises(InputError, match="steps"):
         lqr(A, B, Q, R, terminal=Q)
+    with pytest.raises(InputError, match=r"terminal must be \(\.\.\., 5, 5\), got \(3, 2, 2\)"):
+        lqr(A, B, Q, R, steps=3, terminal=R)
+    with pytest.raises(InputError, match="steps must be a whole number"):
+        lqr(A, B, Q, R, steps=2.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="B must be a tensor of at least two dimensions"):
+        lqr(A, B[0, 0], Q, R)
+    with pytest.raises(InputError, match=r"Q torch\.float32"):
+        lqr(A, B, Q.float(), R)

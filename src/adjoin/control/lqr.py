@@ -48,16 +48,23 @@ def lqr(
     Returns:
         The gains, and the cost to go.
     """
+    for name, matrix in {"A": A, "B": B, "Q": Q, "R": R, "terminal": Q if terminal is None else terminal}.items():
+        if not isinstance(matrix, torch.Tensor) or matrix.dim() < 2:
+            raise InputError(f"lqr: {name} must be a tensor of at least two dimensions, got {matrix!r}")
+        if matrix.dtype != A.dtype or matrix.device != A.device:
+            raise InputError(f"lqr: A is {A.dtype} on {A.device}, {name} {matrix.dtype} on {matrix.device}")
     n, m = B.shape[-2:]
-    for name, matrix, shape in (("A", A, (n, n)), ("Q", Q, (n, n)), ("R", R, (m, m))):
-        if tuple(matrix.shape[-2:]) != shape:
-            raise InputError(f"lqr: with B {(n, m)}, {name} must be (..., {shape[0]}, {shape[1]}), got {matrix.shape}")
+    square = {"A": (A, n), "Q": (Q, n), "R": (R, m), "terminal": (Q if terminal is None else terminal, n)}
+    for name, (matrix, size) in square.items():
+        if tuple(matrix.shape[-2:]) != (size, size):
+            given = tuple(matrix.shape)
+            raise InputError(f"lqr: with B {(n, m)}, {name} must be (..., {size}, {size}), got {given}")
     if steps is None:
         if terminal is not None:
             raise InputError("lqr: terminal is for a finite horizon; pass steps=")
         value = _endless(A, B, Q, R)
         return Regulator(_gain(A, B, R, value), value)
-    if steps < 1:
+    if not isinstance(steps, int) or steps < 1:
         raise InputError(f"lqr: steps must be a whole number of at least 1, got {steps!r}")
     values, gains = [Q if terminal is None else terminal], []
     for _ in range(steps):
