@@ -18,7 +18,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     objective = throw()
     methods = {
         "L-BFGS": (LBFGS(), 10 if quick else 20),
-        "CMA-ES": (CMAES(diagonal=True, patience=1000), 5 if quick else 500),
+        "CMA-ES": (CMAES(diagonal=True, patience=1000), 5 if quick else 300),
     }
     found = {}
     for name, (method, iterations) in methods.items():

@@ -23,7 +23,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     objective = golf()
     methods = {
         "Gauss-Newton": (GaussNewton(damping=10.0), 20 if quick else 50),
-        "CMA-ES": (CMAES(sigma=1.0, diagonal=True, patience=2000), 10 if quick else 1500),
+        "CMA-ES": (CMAES(sigma=1.0, diagonal=True, patience=2000), 10 if quick else 700),
     }
     found = {}
     for name, (method, iterations) in methods.items():
