@@ -119,8 +119,8 @@ class Scene:
         """
         scene = self.server.scene
         scene.configure_environment_map(None)
-        scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(150, 155, 165), intensity=1.9)
-        scene.add_light_directional("/light/fill", color=(255, 255, 255), intensity=0.8, position=(-3.0, 3.0, 2.0))
+        scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(150, 155, 165), intensity=1.3)
+        scene.add_light_directional("/light/fill", color=(255, 255, 255), intensity=0.5, position=(-3.0, 3.0, 2.0))
 
     def _ground(self, terrain: Heightfield | None) -> None:
         scene = self.server.scene
