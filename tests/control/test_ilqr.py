@@ -124,6 +124,26 @@ def test_limits_hold_and_the_optimum_is_that_of_projected_gradients() -> None:
     assert bool((slope[high] < 0.0).all())
 
 
+def test_limits_may_be_of_one_side_and_of_one_control() -> None:
+    sim = arm()
+    solver = ILQR(sim, still, ended, limits=([-math.inf, -0.3], [0.5, math.inf]))
+    found = reach(solver)
+    targets = 0.5 * torch.randn(4, 2, generator=torch.Generator().manual_seed(1), dtype=F64)
+    controls = found.controls.clone().requires_grad_()
+    path = sim.rollout(sim.state(batch=4, dtype=F64), controls)
+    running = (path.q[:-1] - targets).square().sum() + 0.01 * path.v[:-1].square().sum() + 0.0025 * (controls**2).sum()
+    last = 100.0 * ((path.q[-1] - targets).square().sum() + path.v[-1].square().sum())
+    (slope,) = torch.autograd.grad(0.5 * (running + last), controls)
+    high, low = found.controls[..., 0] >= 0.5, found.controls[..., 1] <= -0.3
+    assert bool(found.converged.all())
+    assert bool(high.any())
+    assert bool(low.any())
+    assert bool((slope[..., 0][high] < 0.0).all())
+    assert bool((slope[..., 1][low] > 0.0).all())
+    assert slope[..., 0][~high].abs().max() < 1e-4
+    assert slope[..., 1][~low].abs().max() < 1e-4
+
+
 @pytest.mark.parametrize("second_order", [False, True])
 def test_both_backward_passes_agree(second_order: bool) -> None:
     solver = ILQR(arm(), still, ended, limits=(-2.0, 2.0), second_order=second_order)

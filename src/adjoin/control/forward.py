@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from adjoin.control.expansion import Expansion
+from adjoin.control.limited import Bounds, clamped
 from adjoin.control.problems import Problems
-from adjoin.control.riccati import Bounds, Gains, clamped
+from adjoin.control.riccati import Gains
 from adjoin.model import manifold
 from adjoin.simulation.rollout import Values
 from adjoin.simulation.state import FINE

@@ -14,8 +14,9 @@ import torch
 from adjoin.control.expansion import Expansion
 from adjoin.control.forward import ENDS, Forward
 from adjoin.control.inverse import Balance, Inverse
+from adjoin.control.limited import Bounds, unlimited
 from adjoin.control.problems import Problems
-from adjoin.control.riccati import SMALL, Bounds, Fused, Gains, Wide, unlimited
+from adjoin.control.riccati import SMALL, Fused, Gains, Wide
 from adjoin.progress import Progress
 from adjoin.trace.cpu import TILE
 
