@@ -458,3 +458,9 @@ def test_a_model_without_actuators_takes_no_control():
     assert torch.equal(sim.step(state, zeros(3, 0)).q, sim.rollout(state, nothing(1)).q[1])
     with pytest.raises(InputError, match=r"'control' must have the shape \(..., 0\), got \(3, 4\)"):
         sim.step(state, zeros(3, 4))
+
+
+def test_a_rollout_of_what_cannot_move_is_refused():
+    sim = adjoin.Simulator(adjoin.load('<robot name="rock"><link name="a"/></robot>'), 1e-3, pairs=[])
+    with pytest.raises(InputError, match="nothing of 'rock' moves; load it with floating_base=True"):
+        sim.rollout(sim.state(), torch.zeros(3, 0))

@@ -372,6 +372,8 @@ class Simulator:
         progress: bool = False,
     ) -> Trajectory:
         batch, controls = state.status.shape, streams["control"]
+        if self.model.nv == 0:
+            raise InputError(f"rollout: nothing of {self.model.name!r} moves; load it with floating_base=True")
         if not isinstance(controls, torch.Tensor):
             raise InputError(f"rollout: controls must be a torch tensor, got {type(controls).__name__}")
         control: tuple[int, ...] = (self.model.nu,)
