@@ -53,8 +53,7 @@ def draw(axes: Any, model: adjoin.Model, q: torch.Tensor) -> None:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
-
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     # From text here; a path works the same. The fixed tool is welded to `lower` and stays as a frame.
     arm = adjoin.load(ARM)
     print(arm, "\n")

@@ -16,6 +16,7 @@ import adjoin
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     panda = adjoin.robots.load("panda")
     hand = "panda_hand"
 
@@ -70,7 +71,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     axes.set_aspect("equal")
     axes.locator_params(nbins=4)
     axes.legend()
-    picture = (folder or Path(tempfile.mkdtemp())) / "kinematics.png"
+    picture = folder / "kinematics.png"
     figure.savefig(picture, dpi=100)
     print(f"the arms: {picture}")
     return picture

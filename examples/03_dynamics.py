@@ -28,6 +28,7 @@ def microseconds(call: Callable[[], object], least: float) -> float:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     go2 = adjoin.robots.load("go2")
     sizes = (1, 16, 256) if quick else (1, 4, 16, 64, 256, 1024, 4096, 16384)
     count = sizes[-1]
@@ -88,7 +89,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     )
     axes.grid(alpha=0.3)
     axes.legend()
-    picture = (folder or Path(tempfile.mkdtemp())) / "dynamics.png"
+    picture = folder / "dynamics.png"
     figure.savefig(picture, dpi=100)
     print(f"time against batch size: {picture}")
     return picture

@@ -46,6 +46,7 @@ def check(arm: adjoin.Model) -> None:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     panda = adjoin.robots.load("panda")
     check(adjoin.robots.load("two_link"))
 
@@ -90,7 +91,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend()
-    picture = (folder or Path(tempfile.mkdtemp())) / "gradients.png"
+    picture = folder / "gradients.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and torques: {picture}")
     return picture

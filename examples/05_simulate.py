@@ -20,8 +20,7 @@ HEIGHTS = (0.0, 0.1, 0.2)  # m
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
-
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     # Servos hold the joints; naming the pairs keeps the kernel small: each one costs time whether it touches or not.
     model = adjoin.robots.load("go2").with_servos(kp=60.0, kd=2.0)
     feet = [(f"{leg}_foot", "ground") for leg in ("FL", "FR", "RL", "RR")]

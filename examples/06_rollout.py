@@ -19,6 +19,7 @@ DT, STEPS, DROP = 2e-3, 500, 0.1  # s, steps, m
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     model = adjoin.robots.load("go2").with_servos(kp=60.0, kd=2.0)
     feet = [(f"{leg}_foot", "ground") for leg in ("FL", "FR", "RL", "RR")]
     sim = adjoin.Simulator(model, dt=DT, pairs=feet, contact=adjoin.PGS(adjoint=adjoin.Implicit()))
@@ -86,7 +87,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     middle.legend()
     for axes in (left, middle, right):
         axes.grid(alpha=0.3)
-    picture = (folder or Path(tempfile.mkdtemp())) / "rollout.png"
+    picture = folder / "rollout.png"
     figure.savefig(picture, dpi=100)
     print(f"loss and landings: {picture}")
     return picture

@@ -53,7 +53,7 @@ def measure(true: adjoin.Model, seconds: float, path: Path) -> None:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     true, model = robots()
     log = folder / "log.csv"
     measure(true, 10.0 if quick else 40.0, log)

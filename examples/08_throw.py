@@ -14,7 +14,7 @@ from adjoin.control.scenes import RELEASE, THROW_TARGET, throw
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     objective = throw()
     methods = {
         "L-BFGS": (LBFGS(), 10 if quick else 20),

@@ -38,6 +38,7 @@ def target(times: torch.Tensor) -> torch.Tensor:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     count, steps = (4, 80) if quick else (16, 250)
     sim = adjoin.Simulator(arm, dt=DT, pairs=[], limits=False)
     solver = ILQR(sim, following)
@@ -90,7 +91,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend(loc="lower left")
-    picture = (folder or Path(tempfile.mkdtemp())) / "mpc.png"
+    picture = folder / "mpc.png"
     figure.savefig(picture, dpi=100)
     print(f"paths and errors: {picture}")
     return picture

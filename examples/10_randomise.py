@@ -55,6 +55,7 @@ def worlds(count: int, seed: int) -> dict[str, torch.Tensor]:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     count, tested, iterations = (256, 1024, 60) if quick else (1024, 8192, 300)
     sim = adjoin.Simulator(adjoin.load(CARTPOLE).with_motors(["slide"]), dt=DT, pairs=[], limits=False)
     A, B = sim.linearize(sim.state(dtype=torch.float64))
@@ -96,7 +97,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         axes.set_xticks([0.3, 1.0, 3.0], ["0.3", "1", "3"])
         axes.set_yticks([0.1, 1.0], ["0.1", "1"])
         axes.legend(loc="lower left", markerscale=5)
-    picture = (folder or Path(tempfile.mkdtemp())) / "randomise.png"
+    picture = folder / "randomise.png"
     figure.savefig(picture, dpi=100)
     print(f"who stands and who falls: {picture}")
     return picture

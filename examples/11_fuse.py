@@ -41,6 +41,7 @@ def miss(q: Any, v: Any, control: Any, gains: Any, target: Any) -> Any:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     count, iterations = (32, 20) if quick else (512, 40)
     sim = adjoin.Simulator(arm, dt=DT, pairs=[], limits=False)
     start = sim.state(torch.tensor(START, dtype=torch.float64).expand(count, -1))
@@ -101,7 +102,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     right.set(title="The first thirty arms", xlabel="time, s", ylabel="distance to the target, m")
     right.legend()
     right.grid(alpha=0.3)
-    picture = (folder or Path(tempfile.mkdtemp())) / "fuse.png"
+    picture = folder / "fuse.png"
     figure.savefig(picture, dpi=100)
     print(f"tuning and distances: {picture}")
     return picture

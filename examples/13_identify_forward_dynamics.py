@@ -62,7 +62,7 @@ def draw(fits: dict[str, Fit], path: Path) -> None:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     arm = adjoin.robots.load("iiwa7")
     true = loaded(arm)
     data = measure(true, 4.0 if quick else 20.0)

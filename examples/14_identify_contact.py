@@ -55,7 +55,7 @@ def measure(sim: adjoin.Simulator, throws: int) -> tuple[Recording, torch.Tensor
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     sim = adjoin.Simulator(adjoin.robots.load("ball"), dt=DT)
     recording, push = measure(sim, 4 if quick else 12)
 

@@ -28,7 +28,7 @@ def seen(arm: adjoin.Model, count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     arm = adjoin.robots.load("iiwa7")
     q, position = seen(arm, 100)
     placement, angles = torch.tensor(arm.bodies[0].position), torch.zeros(3)  # the truth: it stands upright

@@ -39,7 +39,7 @@ def swings(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(0)
     seen = [
         x + sigma * torch.randn(x.shape, generator=generator, dtype=DOUBLE)

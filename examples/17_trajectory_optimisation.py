@@ -23,7 +23,7 @@ WALL, TOP, WIDTH, MARGIN = 0.0, 0.5, 0.08, 0.03  # m: where the wall is along y,
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     panda = adjoin.robots.load("panda")
     lower, upper = (torch.tensor(limits) for limits in panda.limits())
     start, goal = torch.tensor(START), torch.tensor(GOAL)

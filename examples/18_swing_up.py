@@ -71,6 +71,7 @@ TASKS = (
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     starts, iterations = (16, 120) if quick else (64, 400)
     results: list[tuple[Task, Objective, Found]] = []
     for task in TASKS:
@@ -82,7 +83,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         print(f"{task.name:12} loss {found.loss:.4f}, median of the starts {found.losses.median():.4f}")
         print(f"{'':12} the tip at {tip:.3f} m of {task.links} m, and no joint faster than {last.v.abs().max():.3f}")
         print(f"{'':12} {found.history.rollouts[-1]} rollouts in {found.history.seconds[-1]:.1f} s")
-    return plot(results, (folder or Path(tempfile.mkdtemp())) / "swing_up.png")
+    return plot(results, folder / "swing_up.png")
 
 
 def plot(results: list[tuple[Task, Objective, Found]], path: Path) -> Path:

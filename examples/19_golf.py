@@ -19,7 +19,7 @@ STARTS = 5
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     objective = golf()
     methods = {
         "Gauss-Newton": (GaussNewton(damping=10.0), 20 if quick else 50),

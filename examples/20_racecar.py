@@ -16,7 +16,7 @@ from adjoin.control.scenes import CAR_TARGET, racecar
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
-    folder = folder or Path(tempfile.mkdtemp())
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     objective = racecar()
     methods = {"Gauss-Newton": (GaussNewton(), 10), "CMA-ES": (CMAES(), 10 if quick else 40)}
     found = {}

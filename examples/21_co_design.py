@@ -67,6 +67,7 @@ def problem(sim: adjoin.Simulator, free: int) -> Objective:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     sim = adjoin.Simulator(adjoin.robots.load("pendulum", links=2).with_servos(30.0, 3.0), dt=DT, pairs=[])
     results: dict[str, tuple[Objective, Found]] = {}
     for name, free in CASES.items():
@@ -76,7 +77,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         kp1, kp2, kd1, kd2, first, second = objective.split(found.best)[1].tolist()
         print(f"{name:26} loss {found.loss:.4f}, effort {objective.rollout(found.best).outputs['cost'].sum():.4f}")
         print(f"{'':26} kp {kp1:.1f} {kp2:.1f}, kd {kd1:.2f} {kd2:.2f}, lengths {first:.3f} {second:.3f} m")
-    return plot(results, (folder or Path(tempfile.mkdtemp())) / "co_design.png")
+    return plot(results, folder / "co_design.png")
 
 
 def plot(results: dict[str, tuple[Objective, Found]], path: Path) -> Path:

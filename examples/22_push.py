@@ -53,6 +53,7 @@ def problem() -> ILQR:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     count, iterations = (8, 40) if quick else (32, 100)
     solver = problem()
     least, most, box = (torch.tensor(x, dtype=torch.float64) for x in (NEAREST, FARTHEST, BOX))
@@ -68,7 +69,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     print(f"{int(there.sum())} of {count} boxes are within 1 cm and 0.05 rad of where they should be")
     middle = errors.median(0).values
     print(f"median errors {1e3 * middle[0]:.2f} mm, {1e3 * middle[1]:.2f} mm and {1e3 * middle[2]:.2f} mrad")
-    return plot(solver, found, targets, (folder or Path(tempfile.mkdtemp())) / "push.png")
+    return plot(solver, found, targets, folder / "push.png")
 
 
 def outline(pose: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -56,6 +56,7 @@ def posed(model: adjoin.Model, leg: tuple[float, ...]) -> torch.Tensor:
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
+    (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     steps = 80 if quick else 250
     model = adjoin.robots.load("go2").with_servos(40.0, 1.5)
     pairs = [(foot, "ground") for foot in FEET]
@@ -78,7 +79,6 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     tilt = math.degrees(2.0 * q[:, 4:6].abs().max())
     print(f"speed {moving.mean():.3f} m/s of {SPEED} m/s, never tilted by more than {tilt:.1f} degrees")
     print(f"{DT * (steps - 1):.1f} s of motion planned and run in {seconds:.1f} s")
-    folder = folder or Path(tempfile.mkdtemp())
     if not quick and find_spec("viser"):
         print(f"to be opened in a browser: {record(sim.model, q, DT, folder / 'trot.html', title='A trot')}")
     return plot(model, q, v, folder / "trot.png")
