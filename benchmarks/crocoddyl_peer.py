@@ -68,7 +68,7 @@ def solver(model: adjoin.Model, limits: bool = False) -> ILQR:
 
 def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -> Solution:
     model = ours.sim.model
-    q = torch.tensor(START, dtype=dtype).expand(len(goals), -1)
+    q = torch.tensor(START, dtype=dtype, device=goals.device).expand(len(goals), -1)
     holding = adjoin.gravity_forces(model, q).expand(STEPS, -1, -1)
     return ours.solve(
         ours.sim.state(q),

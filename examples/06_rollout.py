@@ -13,7 +13,6 @@ import torch
 from matplotlib.figure import Figure
 
 import adjoin
-from adjoin.simulation.state import Trajectory
 
 DT, STEPS, DROP = 2e-3, 500, 0.1  # s, steps, m
 
@@ -32,12 +31,12 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     values = sim.model.parameters(dtype=torch.float64)
     gains = torch.stack([values["actuator_gain"], -values["actuator_bias"][:, 2]]).requires_grad_()  # kp and kd
 
-    def landing(gains: torch.Tensor) -> Trajectory:
+    def landing(gains: torch.Tensor) -> adjoin.Trajectory:
         kp, kd = gains
         params = {"actuator_gain": kp, "actuator_bias": torch.stack([torch.zeros_like(kp), -kp, -kd], -1)}
         return sim.rollout(sim.state(dropped), control, params)
 
-    def unrest(path: Trajectory) -> torch.Tensor:
+    def unrest(path: adjoin.Trajectory) -> torch.Tensor:
         """Sag and speed over the second half."""
         half = slice(STEPS // 2, None)
         return (path.q[half, 7:] - q[7:]).square().mean() + 1e-3 * path.v[half].square().mean()

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from adjoin.model.model import Model
     from adjoin.simulation.integrators import RK4, SemiImplicit
     from adjoin.simulation.simulator import Simulator
+    from adjoin.simulation.state import SimulatorState, Trajectory
     from adjoin.simulation.twin import checkpointed_rollout
     from adjoin.trace.function import Integer, PerStep, Table, function
 
@@ -65,7 +66,9 @@ __all__ = [
     "PerStep",
     "SemiImplicit",
     "Simulator",
+    "SimulatorState",
     "Table",
+    "Trajectory",
     "Unrolled",
     "aba",
     "aba_derivatives",
@@ -129,7 +132,9 @@ _HOMES = {
     "RK4": "adjoin.simulation.integrators",
     "SemiImplicit": "adjoin.simulation.integrators",
     "Simulator": "adjoin.simulation.simulator",
+    "SimulatorState": "adjoin.simulation.state",
     "Table": "adjoin.trace.function",
+    "Trajectory": "adjoin.simulation.state",
     "Unrolled": "adjoin.contact.adjoint",
     "aba": "adjoin.dynamics.aba",
     "aba_derivatives": "adjoin.dynamics.derivatives",

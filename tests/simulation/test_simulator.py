@@ -12,7 +12,7 @@ import adjoin
 from adjoin import progress
 from adjoin.contact.adjoint import Anticipating
 from adjoin.contact.pgs import PGS
-from adjoin.errors import InputError
+from adjoin.errors import InputError, ModelError
 from adjoin.simulation.simulator import Simulator
 from adjoin.trace import tanh
 
@@ -464,3 +464,24 @@ def test_a_rollout_of_what_cannot_move_is_refused():
     sim = adjoin.Simulator(adjoin.load('<robot name="rock"><link name="a"/></robot>'), 1e-3, pairs=[])
     with pytest.raises(InputError, match="nothing of 'rock' moves; load it with floating_base=True"):
         sim.rollout(sim.state(), torch.zeros(3, 0))
+
+
+def test_a_state_may_be_a_key_frame():
+    sim = simulator(adjoin.robots.load("go2"), 1e-3)
+    home = sim.model.keyframe("home")
+    many = sim.state("home", batch=3, dtype=torch.float64)
+    assert many.q.shape == (3, 19)
+    assert many.q[1].tolist() == list(home.q)
+    assert many.v[1].tolist() == list(home.v)
+    moving = sim.state("home", torch.ones(2, 18, dtype=torch.float64))
+    assert moving.q.shape == (2, 19)
+    assert moving.v.min() == 1.0
+    assert sim.state("home").q.dtype == torch.float32
+    with pytest.raises(ModelError, match="home"):
+        sim.state("hone")
+
+
+def test_a_model_without_actuators_is_told_how_to_get_some():
+    sim = simulator(adjoin.robots.load("ball"), 1e-3)
+    with pytest.raises(InputError, match=r"it has no actuators: with_motors\(\) and with_servos\(\) give it some"):
+        sim.rollout(sim.state(), torch.zeros(5, 1))

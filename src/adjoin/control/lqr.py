@@ -15,7 +15,7 @@ DOUBLINGS = 60
 
 
 class Regulator(NamedTuple):
-    """A feedback du = K dx, and what it costs.
+    """A feedback du = K dx (with a plus; many textbooks have a minus), and what it costs.
 
     Attributes:
         gain: K, (..., m, n); over a finite horizon (steps, ..., m, n).

@@ -143,7 +143,7 @@ class Simulator:
 
     def state(
         self,
-        q: torch.Tensor | None = None,
+        q: torch.Tensor | str | None = None,
         v: torch.Tensor | None = None,
         *,
         batch: int | Sequence[int] = (),
@@ -153,12 +153,18 @@ class Simulator:
         """A state to begin with.
 
         Args:
-            q: configurations, (..., nq); by default neutral.
-            v: velocities, (..., nv); by default 0.
-            batch: shape of the batch, where neither is given.
-            dtype: where neither is given; torch's default.
-            device: where neither is given.
+            q: configurations, (..., nq), or the name of a key frame of the model; by default neutral.
+            v: velocities, (..., nv); by default 0, or the key frame's.
+            batch: shape of the batch, where no tensor is given.
+            dtype: where no tensor is given; torch's default.
+            device: where no tensor is given.
         """
+        if isinstance(q, str):
+            key = self.model.keyframe(q)
+            like = v if v is not None else torch.empty(0, dtype=dtype or torch.get_default_dtype(), device=device)
+            shape = () if v is not None else (batch,) if isinstance(batch, int) else tuple(batch)
+            q = like.new_tensor(key.q).expand(*shape, -1)
+            v = like.new_tensor(key.v).expand(*shape, -1) if v is None else v
         if q is None:
             like = v if v is not None else torch.empty(0, dtype=dtype, device=device)
             shape = v.shape[:-1] if v is not None else (batch,) if isinstance(batch, int) else tuple(batch)
@@ -381,9 +387,10 @@ class Simulator:
             own = controls.shape[1 : 1 + len(batch)] == batch
             control = tuple(controls.shape[1 + len(batch) :] if own else controls.shape[1:])
         elif controls.dim() < 2 or controls.shape[-1] != self.model.nu:
+            none = "; it has no actuators: with_motors() and with_servos() give it some" if self.model.nu == 0 else ""
             raise InputError(
                 f"rollout: controls of {self.model.name!r} must have the shape (steps, ..., {self.model.nu}), "
-                f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}"
+                f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}{none}"
             )
         carry = {name: tensor for name, tensor in state._asdict().items() if tensor.shape[-1:] != (0,)}
         functions = (plan.controller, plan.cost, self.residual)
