@@ -77,3 +77,28 @@ def test_a_kernel_that_takes_long_to_compile_is_announced_to_those_who_log(monke
 def test_an_error_is_not_held_back(monkeypatch):
     with pytest.raises(ZeroDivisionError), announced("dividing"):
         print(1 / 0)
+
+
+@pytest.mark.parametrize(
+    "stage", ["trace.cpu.render_cpu", "trace.cpu.compile_object", "trace.cpu.pack", "trace.program.Program.vjp"]
+)
+def test_an_interrupt_while_a_kernel_is_made_leaves_nothing_broken(monkeypatch, tmp_path, stage):
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "kernels"))
+    weight = 1.0 + stage.count("c")  # a kernel of its own
+
+    @adjoin.function(q=3)
+    def cost(q):
+        return weight * (q @ q)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    def gradient():
+        q = torch.ones(2, 3, requires_grad=True)
+        cost(q).sum().backward()
+        return q.grad
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(f"adjoin.{stage}", interrupted)
+        gradient()
+    assert gradient().tolist() == [[2.0 * weight] * 3] * 2
