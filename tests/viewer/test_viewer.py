@@ -249,6 +249,10 @@ def test_motions_are_thinned_and_forces_with_them():
         (lambda viewer: viewer.play(torch.zeros(4, 2), 0.1, {"cost": 1}), "contacts must be .* a mapping of cost"),
         (lambda viewer: Viewer("go2"), "Viewer: the model must be an adjoin.Model, got a str"),
         (lambda viewer: Viewer(viewer.model, 0), "Viewer: environments must be a whole number of at least 1, got 0"),
+        (
+            lambda viewer: Viewer(viewer.model, host="192.0.2.1"),
+            "Viewer: cannot listen on host '192.0.2.1': .*127.0.0.1",
+        ),
         (lambda viewer: Viewer(viewer.model, port=99999), "Viewer: port must be a whole number from 0 to 65535"),
     ],
 )

@@ -1,5 +1,6 @@
 """Starting and stopping viser quietly: what there is to say, the viewer says itself."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,10 @@ def start(host: str, port: int) -> Any:
         raise InputError("the viewer needs viser; install it with: pip install 'adjoin[viewer]'") from None
     if not isinstance(port, int) or not 0 <= port < 65536:
         raise InputError(f"Viewer: port must be a whole number from 0 to 65535, got {port!r}")
+    try:  # where there is no such address, viser would wait for ever
+        socket.create_server((host, 0)).close()
+    except (OSError, TypeError) as error:
+        raise InputError(f"Viewer: cannot listen on host {host!r}: {error}; 127.0.0.1 is this machine alone") from None
     with _quiet():
         return viser.ViserServer(host=host, port=port, verbose=False)
 
