@@ -98,10 +98,14 @@ def load(name: str, **given: Any) -> "Model":
     return robots.load(name)
 
 
-def visuals(name: str) -> Path | None:
-    """The file whose visual meshes a viewer may draw: that of a URDF."""
-    path = Path(name)
-    return path if path.suffix == ".urdf" and path.is_file() else None
+def visuals(model: "Model", arguments: argparse.Namespace) -> Any:
+    """The visual shapes that a viewer may draw: those of a URDF."""
+    from adjoin.viewer import read_visuals
+
+    path, given = Path(arguments.robot), options(arguments)
+    if path.suffix != ".urdf" or not path.is_file():
+        return None
+    return read_visuals(model, path, packages=given.get("packages"), allow=given.get("allow", ()))
 
 
 def flags(text: str) -> str:

@@ -132,4 +132,5 @@ def _replay(setup: Setup, path: "Trajectory", dt: float, arguments: argparse.Nam
     contacts = None
     if setup.sim.contact_names:
         contacts = setup.sim.contacts(setup.sim.state(q, v), setup.control.expand(*q.shape[:2], -1), params)
-    return record(setup.sim.model, q, dt, arguments.html, contacts, source=visuals(arguments.robot))
+    shapes = visuals(setup.sim.model, arguments)
+    return record(setup.sim.model, q, dt, arguments.html, contacts, source=shapes)

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from adjoin.viewer import Viewer
 
     environments = arguments.environments if motion is None or motion[0].ndim == 2 else motion[0].shape[1]
-    viewer = Viewer(model, environments=environments, port=arguments.port, source=visuals(arguments.robot))
+    viewer = Viewer(model, environments=environments, port=arguments.port, source=visuals(model, arguments))
     try:
         if motion is not None:
             viewer.play(*motion)

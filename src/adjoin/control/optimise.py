@@ -12,7 +12,7 @@ from adjoin.control.descent import LBFGS, SGD, Adam, GaussNewton
 from adjoin.control.method import FAILURES, Method, Problem, Rows
 from adjoin.control.objective import Objective
 from adjoin.errors import InputError
-from adjoin.simulation.progress import Progress
+from adjoin.progress import Progress
 
 __all__ = ["LBFGS", "REASONS", "SGD", "Adam", "Found", "GaussNewton", "History", "optimise"]
 
@@ -120,7 +120,7 @@ def optimise(
     else:
         run = _resumed(resume, method, objective.size)
         begun, problem.rollouts = begun - run["seconds"][-1], run["rollouts"][-1]
-    bar = Progress([(k, k + 1) for k in range(iterations)], progress, "iterations")
+    bar = Progress(iterations, progress, "iterations")
     try:
         for _ in bar:
             if float(run["least"].min()) <= target:

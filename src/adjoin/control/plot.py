@@ -5,6 +5,7 @@ from typing import Any
 
 from adjoin.control.optimise import History
 from adjoin.errors import InputError
+from adjoin.extras import needed
 
 
 def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any, list[Any]]:
@@ -17,10 +18,6 @@ def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any,
     Returns:
         A matplotlib figure and its axes.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("plot_losses needs matplotlib: pip install matplotlib") from None
     if (
         not isinstance(histories, Mapping)
         or not histories
@@ -29,7 +26,9 @@ def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any,
         raise InputError("plot_losses: histories must be method -> history, such as {'Adam': found.history}")
     if not isinstance(panels, int) or panels < 2:
         raise InputError(f"plot_losses: panels must be at least 2, got {panels!r}")
-    figure = Figure(figsize=(5.0 * panels, 4.0), layout="constrained")
+    figure = needed("matplotlib.figure", "plot", "plot_losses").Figure(
+        figsize=(5.0 * panels, 4.0), layout="constrained"
+    )
     axes: list[Any] = list(figure.subplots(1, panels))
     for k, (name, history) in enumerate(histories.items()):
         for start, loss in enumerate(history.best.T.cpu()):

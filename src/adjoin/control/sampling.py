@@ -12,6 +12,7 @@ import torch
 
 from adjoin.control.method import FAILURES, Problem, Rows, check
 from adjoin.errors import InputError
+from adjoin.extras import needed
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,7 @@ class CMAES:
 
     def begin(self, problem: Problem, z: torch.Tensor, seed: int) -> Rows:
         """See `Method`."""
-        try:
-            import cma
-        except ImportError:
-            raise InputError("CMAES: it needs the package cma: pip install cma") from None
+        cma = needed("cma", "control", "CMAES")
         free = problem.lower < problem.upper
         if not bool(free.any()):
             raise InputError("CMAES: the limits leave no number to decide: lower and upper ones are the same")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjoin.errors import InputError
+from adjoin.extras import needed
 
 
 def start(host: str, port: int) -> Any:
@@ -14,10 +15,7 @@ def start(host: str, port: int) -> Any:
     Raises:
         InputError: viser is not installed, or there is no such address to listen on.
     """
-    try:
-        import viser
-    except ImportError:
-        raise InputError("the viewer needs viser; install it with: pip install 'adjoin[viewer]'") from None
+    viser = needed("viser", "viewer", "the viewer")
     if not isinstance(port, int) or not 0 <= port < 65536:
         raise InputError(f"Viewer: port must be a whole number from 0 to 65535, got {port!r}")
     try:  # where there is no such address, viser would wait for ever

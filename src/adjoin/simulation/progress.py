@@ -1,1 +1,0 @@
-from adjoin.progress import Progress  # noqa: F401
