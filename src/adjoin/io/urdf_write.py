@@ -262,13 +262,13 @@ class _Writer:
         for key in self.model.keyframes:
             children: list[str] = []
             for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
-                if joint.nq:
-                    attributes = {"name": joint.name, "q": numbers(key.q[at.q : at.q + NQ[joint.kind]])}
-                    if any(key.v):
-                        attributes["v"] = numbers(key.v[at.v : at.v + NV[joint.kind]])
-                    children += _tag("joint", attributes)
+                q, v = key.q[at.q : at.q + NQ[joint.kind]], key.v[at.v : at.v + NV[joint.kind]]
+                if joint.nq and (any(v) or q != NEUTRAL[joint.kind]):
+                    moving = {"v": numbers(v)} if any(v) else {}
+                    children += _tag("joint", {"name": joint.name, "q": numbers(q), **moving})
             for actuator, control in zip(self.model.actuators, key.control, strict=False):
-                children += _tag("actuator", {"name": actuator.name, "control": number(control)})
+                if control:
+                    children += _tag("actuator", {"name": actuator.name, "control": number(control)})
             lines += _tag("keyframe", {"name": key.name}, children)
         return lines
 
