@@ -146,8 +146,7 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         "name": "reaching: a problem, 256 at once",
         "value": own * 1e3,
         "unit": "ms",
-        "peer": other * 1e3,
-        "note": label,
+        "peer": (label, other * 1e3),
     }
     yield {"name": "reaching: throughput against Crocoddyl", "value": other / own, "unit": "times", "at_least": 20.0}
     mean = found.iterations.double().mean().item()
@@ -155,9 +154,31 @@ def section(quick: bool) -> Iterator[dict[str, Any]]:
         "name": "reaching: iterations of a problem",
         "value": mean,
         "unit": "",
-        "peer": sum(best["iterations"]) / some,
-        "note": label,
+        "peer": (label, sum(best["iterations"]) / some),
     }
+
+
+def on_gpu(quick: bool) -> Iterator[dict[str, Any]]:
+    """The same problems on a GPU, and many more of them at once."""
+    model = arm()
+    on_cpu = solve(solver(model), targets(model, 256)).cost
+    for dtype, label in ((torch.float64, "f64"), (torch.float32, "f32")):
+        for count in (256, 4096) if quick else (256, 4096, 16384):
+            ours, goals = solver(model), targets(model, count).cuda()
+            found = solve(ours, goals, dtype)  # compiles
+            seconds = []
+            for _ in range(2 if quick else 5):
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                found = solve(ours, goals, dtype)
+                torch.cuda.synchronize()
+                seconds.append(time.perf_counter() - start)
+            least, name = min(seconds), f"reaching on a GPU, {label}, {count} at once"
+            note = f"{1e3 * least:.1f} ms, {found.iterations.double().mean().item():.2f} iterations"
+            yield {"name": name, "value": count / least, "unit": "problems/s", "note": note}
+            if count == 256:
+                apart = (found.cost.cpu().double() / on_cpu - 1.0).abs().max().item()
+                yield {"name": f"{name}, relative difference to the CPU's optimum", "value": apart, "unit": ""}
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ TITLES = {
     ("identification", "contact"): "Friction and mass of a Laikago through contact",
     ("identification", "augmentation"): "A pendulum whose model lacks something",
     ("motion_control", "ilqr"): "iLQR beside Crocoddyl",
+    ("motion_control", "ilqr_gpu"): "iLQR on a GPU",
 }
 MADE = "Made from `benchmarks/results` when the site is built."
 HEADS = {

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 import adjoin
-from adjoin.learn import rigid_body_params
+from adjoin.learn import Recording, Shooting, fit, fourier_excitation, rigid_body_params
 from adjoin.learn.modules import Bounded, LogCholesky, Positive, Rotation, Triangular, Unconstrained
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.robot_model import DifferentiableRobotModel
@@ -57,3 +59,39 @@ def test_epochs_on_the_gpu_are_those_on_the_cpu():
         position, quaternion = robot.compute_forward_kinematics(data[0], "endEffector")
         assert position.device.type == quaternion.device.type == device
     torch.testing.assert_close(*losses, rtol=1e-8, atol=0.0)
+
+
+def test_a_fit_on_the_gpu_is_that_on_the_cpu():
+    arm = adjoin.robots.load("two_link")
+    motion = fourier_excitation(
+        arm, torch.arange(0.0, 4.0, 0.02, dtype=F64), generator=torch.Generator().manual_seed(1)
+    )
+    motion = replace(motion, tau=adjoin.rnea(arm, motion.q, motion.v, motion.a, passive=True))
+    masses = []
+    for device in ("cpu", "cuda"):
+        parameters = Parameters(arm, F64, device).learn(
+            "mass", Positive(torch.ones(1, dtype=F64, device=device)), of="arm2"
+        )
+        report = fit(arm, parameters, motion.to(device)).report
+        assert report.residuals.device.type == device
+        masses.append(parameters()["mass"].detach().cpu())
+    torch.testing.assert_close(*masses, rtol=1e-9, atol=0.0)
+    assert masses[0][1].item() == pytest.approx(arm.parameters(dtype=F64)["mass"][1].item(), rel=1e-8)
+
+
+def test_shooting_on_the_gpu_finds_what_it_finds_on_the_cpu():
+    sim = adjoin.Simulator(adjoin.robots.load("pendulum", links=2), dt=0.01, pairs=[])
+    q, v = torch.randn(2, 5, 2, dtype=F64, generator=torch.Generator().manual_seed(0)).unbind()
+    own = sim.model.parameters(dtype=F64)
+    own["mass"][1] = 1.4
+    path = sim.rollout(sim.state(q, v), torch.zeros(80, 0, dtype=F64), {"mass": own["mass"]})
+    time = (0.01 * torch.arange(81, dtype=F64)).expand(5, -1)
+    data = Recording(sim.model, time, *[x.movedim(0, -2).contiguous() for x in (path.q, path.v)])
+    masses = []
+    for device in ("cpu", "cuda"):
+        start = Positive(torch.ones(1, dtype=F64, device=device))
+        parameters = Parameters(sim.model, F64, device).learn("mass", start, of="link2")
+        Shooting(sim, parameters, data.to(device), 20).solve()
+        masses.append(parameters()["mass"].detach().cpu())
+    torch.testing.assert_close(*masses, rtol=1e-7, atol=0.0)
+    assert masses[1][1].item() == pytest.approx(1.4, rel=1e-6)
