@@ -195,7 +195,7 @@ def digits(value: float | None) -> str:
     if value is None:
         return "–"
     rounded = float(f"{value:.3g}")
-    if rounded == 0.0 or abs(rounded) < 1e-3:
+    if 0.0 < abs(rounded) < 1e-3:
         return f"{value:.1e}"
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
