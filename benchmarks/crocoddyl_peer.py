@@ -18,7 +18,6 @@ import os
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -84,12 +83,8 @@ def crocoddyl(model: adjoin.Model, goals: torch.Tensor, repetitions: int) -> dic
     """What Crocoddyl finds."""
     if "CROCODDYL" not in os.environ:
         raise SystemExit(f"set CROCODDYL to a Python that has it.{(__doc__ or '').partition('given as CROCODDYL;')[2]}")
-    tree = ElementTree.fromstring(adjoin.to_urdf(model))
-    for link in tree.iter("link"):
-        for shape in link.findall("collision"):
-            link.remove(shape)
     asked = {
-        "urdf": ElementTree.tostring(tree, encoding="unicode"),
+        "urdf": adjoin.to_urdf(model, shapes=False),
         "frame": FRAME,
         "q": START,
         "targets": goals.tolist(),

@@ -34,15 +34,13 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     ball, target = path.q[:, 9:12], THROW_TARGET
     places = [[round(x, 4) for x in ball[step].tolist()] for step in (RELEASE, -1)]
     print(f"let go at {places[0]} m, at rest at {places[1]} m")
-    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3)
+    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3, "squared distance, m²")
     axes[2].plot(ball[:, 0], ball[:, 2], label="ball, from the side: z")
     axes[2].plot(ball[:, 0], ball[:, 1], label="ball, from above: y")
     axes[2].plot([target[0]] * 2, [target[2], target[1]], "k*", markersize=12, linestyle="none", label="target")
     axes[2].plot(ball[RELEASE, 0], ball[RELEASE, 2], "o", label="let go")
     axes[2].set(title="The throw", xlabel="x, m", ylabel="m", aspect="equal")
     axes[2].legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
-    for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
-        axis.set(title=title, ylabel="squared distance to the target, m²")
     picture = folder / "throw.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and throw: {picture}")

@@ -47,8 +47,8 @@ def worlds(count: int, seed: int) -> dict[str, torch.Tensor]:
         for low, high in (MASSES, LENGTHS)
     )
     none, across = torch.zeros_like(mass), mass * length.square() / 12.0
-    own = adjoin.load(CARTPOLE).parameters(dtype=torch.float64)
-    values = {name: own[name].repeat(count, *[1] * own[name].dim()) for name in ("mass", "com", "inertia")}
+    own = adjoin.load(CARTPOLE).parameters((count,), dtype=torch.float64)
+    values = {name: own[name] for name in ("mass", "com", "inertia")}
     values["mass"][:, 1], values["com"][:, 1, 2] = mass, 0.5 * length
     values["inertia"][:, 1] = torch.stack([across, none, none, across, none, 0.01 * across], -1)
     return values

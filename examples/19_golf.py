@@ -40,15 +40,13 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     path = objective.rollout(found["Gauss-Newton"].best)
     model, ball = objective.sim.model, path.q[:, 2:5]
     tip = adjoin.forward_kinematics(model, path.q, "arm/club") @ torch.tensor([0.0, 0.5, 0.0, 1.0], dtype=ball.dtype)
-    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3)
+    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3, "squared distance, m²")
     axes[2].plot(tip[:, 1], tip[:, 2], label="end of the club")
     axes[2].plot(ball[:, 1], ball[:, 2], label="ball")
     axes[2].plot(GOLF_TARGET[1], GOLF_TARGET[2], "k*", markersize=12, linestyle="none", label="target")
     axes[2].set(title="The stroke", xlabel="y, m", ylabel="z, m")
     axes[2].set_aspect("equal", adjustable="datalim")
     axes[2].legend()
-    for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
-        axis.set(title=title, ylabel="squared distance to the target, m²")
     picture = folder / "golf.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and stroke: {picture}")

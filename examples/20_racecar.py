@@ -42,14 +42,12 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     frictions = torch.linspace(0.0, 0.3, 31 if quick else 301, dtype=torch.float64)
     landscape = objective.losses(frictions[:, None])  # one launch
-    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3)
+    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3, "squared distance, m²")
     axes[2].plot(frictions, landscape, label=f"(x - {CAR_TARGET} m)²")
     axes[2].plot(tried, [(x - CAR_TARGET) ** 2 for x in ends], "o", label="Gauss-Newton")
     axes[2].set(title="Loss landscape", xlabel="friction", ylabel="loss")
     axes[2].legend()
     axes[1].minorticks_off()
-    for axis, title in zip(axes, ("Loss by iterations", "Loss by time"), strict=False):
-        axis.set(title=title, ylabel="squared distance to the target, m²")
     picture = folder / "racecar.png"
     figure.savefig(picture, dpi=100)
     print(f"losses and landscape: {picture}")

@@ -55,9 +55,9 @@ def drop(sim: Simulator, count: int, device: torch.device) -> None:
     home = model.keyframe("home")
     q = torch.tensor(home.q, dtype=torch.float32, device=device).repeat(count, 1)
     q[:, 2:3] += uniform(0.05, 0.3)
-    friction = model.parameters(device=device)["geometry_friction"].repeat(count, 1, 1)
+    own = model.parameters((count,), device=device)
+    friction, mass = own["geometry_friction"], own["mass"] * uniform(0.8, 1.2)
     friction[..., 0] = uniform(0.2, 1.2)
-    mass = model.parameters(device=device)["mass"].repeat(count, 1) * uniform(0.8, 1.2)
     controls = torch.tensor(home.control, dtype=torch.float32, device=device).expand(steps, count, -1)
     params = {"geometry_friction": friction, "mass": mass}
     print(f"\n2. {count:,} of them, each with a friction and a mass of its own, are dropped")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from corpus import ACCEPT, LOADED, URDF_FOLDER
 
+from adjoin import robots
 from adjoin.io import store
 from adjoin.io.load import load
 from adjoin.io.urdf_write import to_urdf
@@ -118,3 +119,13 @@ def test_the_official_library_reads_our_files(tmp_path):
     with safetensors.safe_open(tmp_path / "panda.safetensors", "numpy") as file:
         structure = json.loads(file.metadata()["model"])
     assert structure["bodies.name"] == [body.name for body in model.bodies]
+
+
+def test_without_shapes_the_rest_is_the_same():
+    model = robots.load("go2")
+    text = to_urdf(model, shapes=False)
+    assert "<collision" not in text
+    again = load(text)
+    assert again.geometries == ()
+    assert sum(body.mass for body in again.bodies) == pytest.approx(sum(body.mass for body in model.bodies))
+    assert [joint.name for joint in again.joints] == [joint.name for joint in model.joints]

@@ -229,3 +229,11 @@ def test_models_that_contradict_themselves_cannot_be_made(change, message):
     with pytest.raises(ModelError) as error:
         adjoin.Model(**{**GOOD, **change})
     assert str(error.value).startswith(message)
+
+
+def test_parameters_of_many_environments_are_copies_of_their_own():
+    model = adjoin.robots.load("two_link")
+    one, many = model.parameters(), model.parameters((3, 2))
+    assert all(torch.equal(many[name][2, 1], value) for name, value in one.items())
+    many["mass"][0, 0, 0] = 7.0
+    assert many["mass"][0, 1, 0] == one["mass"][0]

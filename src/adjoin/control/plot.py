@@ -8,12 +8,13 @@ from adjoin.errors import InputError
 from adjoin.extras import needed
 
 
-def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any, list[Any]]:
+def plot_losses(histories: Mapping[str, History], panels: int = 2, loss: str = "loss") -> tuple[Any, list[Any]]:
     """The best loss of each method so far, against iterations and against seconds; lines are starts.
 
     Args:
         histories: method -> how its losses fell.
         panels: how many there are; what comes after the first two is left to the caller.
+        loss: what it is, with its unit.
 
     Returns:
         A matplotlib figure and its axes.
@@ -31,12 +32,14 @@ def plot_losses(histories: Mapping[str, History], panels: int = 2) -> tuple[Any,
     )
     axes: list[Any] = list(figure.subplots(1, panels))
     for k, (name, history) in enumerate(histories.items()):
-        for start, loss in enumerate(history.best.T.cpu()):
+        for start, best in enumerate(history.best.T.cpu()):
             look = {"color": f"C{k}", "label": name if start == 0 else None}
-            axes[0].plot(loss, **look)
-            axes[1].plot(history.seconds, loss, **look)
-    for axis, label in zip(axes, ("iteration", "seconds"), strict=False):
-        axis.set(xlabel=label, ylabel="loss", xscale="symlog" if label == "iteration" else "log", yscale="log")
+            axes[0].plot(best, **look)
+            axes[1].plot(history.seconds, best, **look)
+    axes[0].set(title="by iterations", xlabel="iteration", xscale="symlog")
+    axes[1].set(title="by time", xlabel="time, s", xscale="log")
+    for axis in axes[:2]:
+        axis.set(ylabel=loss, yscale="log")
         axis.legend()
     for axis in axes:
         axis.grid(alpha=0.3)

@@ -4,7 +4,7 @@ Links that were welded together stay welded: the body's link carries all the mas
 """
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from xml.sax.saxutils import quoteattr
 
 from adjoin.io.extension import CONTACT_NUMBERS, CONTACT_WHOLE, JOINT_FIELDS, PAIR_NUMBERS, UNLIMITED, VERSION
@@ -19,18 +19,19 @@ _BEYOND = 1e9  # what URDF is told where there is no limit
 _TYPES = {"free": "floating", "ball": "spherical"}
 
 
-def to_urdf(model: Model, *, header: str = "") -> str:
+def to_urdf(model: Model, *, header: str = "", shapes: bool = True) -> str:
     """A model as URDF text.
 
     Args:
         model: any model.
         header: a comment to stand at the top, such as source and licence.
+        shapes: whether what can touch is written; without, also parsers that know no capsules read it.
 
     Returns:
         The document. `adjoin.load` reads it back as the same model, up to the order of frames and to rounding in the
         conversion of rotations.
     """
-    return _Writer(model).document(header)
+    return _Writer(model if shapes else replace(model, geometries=(), pairs=())).document(header)
 
 
 def number(x: float) -> str:

@@ -246,18 +246,20 @@ class Model:
     # Parameters
 
     def parameters(
-        self, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+        self, batch: Sequence[int] = (), *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> dict[str, torch.Tensor]:
         """Every physical number of the model, by name; `adjoin.model.parameters` lists names, shapes and units.
 
         Args:
+            batch: shape in front of each, for values of each environment.
             dtype: torch's default if not given; float64 is exact.
             device: torch's default if not given.
 
         Returns:
             New tensors: changing them does not change the model.
         """
-        return parameters.defaults(self, dtype or torch.get_default_dtype(), device)
+        own = parameters.defaults(self, dtype or torch.get_default_dtype(), device)
+        return {name: value.expand(*batch, *value.shape).clone() for name, value in own.items()} if batch else own
 
     def check_parameters(
         self, params: Mapping[str, object] | None, batch: Sequence[int] = ()
