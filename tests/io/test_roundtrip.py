@@ -129,3 +129,15 @@ def test_without_shapes_the_rest_is_the_same():
     assert again.geometries == ()
     assert sum(body.mass for body in again.bodies) == pytest.approx(sum(body.mass for body in model.bodies))
     assert [joint.name for joint in again.joints] == [joint.name for joint in model.joints]
+
+
+@pytest.mark.parametrize("numbers", [("/0", "/1"), ("/1", "/0"), ("/0", ""), ("/0", "/2"), ("/7", "/0")])
+@pytest.mark.parametrize("kind", ["sphere", "ellipsoid"])
+def test_shapes_keep_their_names_whatever_they_are(numbers, kind):
+    one = robots.load("ball")
+    shapes = [
+        dataclasses.replace(one.geometries[0], name=f"ball{number}", kind=kind, size=size)
+        for number, kind, size in zip(numbers, (kind, "sphere"), ((0.1, 0.2, 0.3), (0.2, 0.0, 0.0)), strict=True)
+    ]
+    again = load(to_urdf(dataclasses.replace(one, geometries=tuple(shapes))))
+    assert {shape.name: shape.kind for shape in again.geometries} == {shape.name: shape.kind for shape in shapes}
