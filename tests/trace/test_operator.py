@@ -13,6 +13,7 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 from adjoin import trace as at
 from adjoin.errors import InputError, TraceError
+from adjoin.trace import team
 
 
 @at.function(q=3, target=3, weight=())
@@ -276,9 +277,19 @@ def test_shared_gradients_are_deterministic(device):
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-def test_threads_share_the_work_and_agree():
-    heavy = at.function(x=4)(lambda x: at.loop(200, lambda i, c: [at.sin(v) * 0.9 + x[0] for v in c], list(x)))
-    (x,) = tensors((20_001, 4), dtype=torch.float32)
+@pytest.mark.parametrize(
+    ("batch", "rounds", "turns"), [(20_001, 200, 4), (100, 20_000, 4), (17, 20_000, 2), (100, 20, 0)]
+)
+def test_threads_share_the_work_and_agree(monkeypatch, batch, rounds, turns):
+    heavy = at.function(x=4)(lambda x: at.loop(rounds, lambda i, c: [at.sin(v) * 0.9 + x[0] for v in c], list(x)))
+    (x,) = tensors((batch, 4), dtype=torch.float32)
+    plain, taken = team.run, [0]
+
+    def counted(kernel, words, batch, stride, *rest):
+        taken.append(-(-batch // stride))
+        return plain(kernel, words, batch, stride, *rest)
+
+    monkeypatch.setattr(team, "run", counted)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
@@ -287,6 +298,8 @@ def test_threads_share_the_work_and_agree():
         assert torch.equal(heavy(x), alone)
     finally:
         torch.set_num_threads(before)
+    assert taken[-1] >= turns
+    assert (taken[-1] > 0) == (turns > 0)
 
 
 def test_two_threads_trace_and_compile_at_once():

@@ -18,7 +18,6 @@ from adjoin.control.limited import Bounds, unlimited
 from adjoin.control.problems import Problems
 from adjoin.control.riccati import SMALL, Fused, Gains, Wide
 from adjoin.progress import Progress
-from adjoin.trace.cpu import TILE
 
 SHORTER = tuple(0.5**n for n in range(1, 9))
 """Parts of a step that are tried where the whole one is no good."""
@@ -46,10 +45,8 @@ KEPT = ("q", "v", "control", *ENDS, "converged", "iterations")
 
 
 def at_once(device: torch.device) -> int:
-    """How many problems are worked on together: on a GPU all, with several threads as many as keep them busy."""
-    if device.type != "cpu":
-        return 2**62
-    return AT_ONCE if torch.get_num_threads() == 1 else TILE * torch.get_num_threads()
+    """How many problems are worked on together: on a GPU all."""
+    return AT_ONCE * torch.get_num_threads() if device.type == "cpu" else 2**62
 
 
 class Passes:

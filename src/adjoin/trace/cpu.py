@@ -27,10 +27,11 @@ from adjoin.trace.llvm import Rendered, render_cpu
 from adjoin.trace.memory import Layout
 from adjoin.trace.program import Program
 
-TILE = 256  # environments a thread takes at a time, at least; a multiple of every vector width
 HUGE_PAGE = 2 << 20  # bytes
 _HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE of Linux
 WORTHWHILE = 200_000  # vector instructions from which a second thread pays
+TURN = 100_000  # vector instructions that a thread does at a time, at least
+TILE = 256  # environments that it takes at a time where they need fewer; a multiple of every vector width
 
 
 @dataclass(frozen=True)
@@ -153,12 +154,12 @@ class CpuKernel:
         code = self.loaded(batch == 1)
         arguments = code.pack(*words, *integers, batch, 0)
         size = code.workspace(self.program.integers, integers) if code.needs_workspace else 0
-        if batch * code.cost <= WORTHWHILE or batch <= TILE or torch.get_num_threads() == 1:
+        if batch * code.cost <= WORTHWHILE or batch <= code.tile or torch.get_num_threads() == 1:
             space = torch.empty(size, dtype=torch.uint8) if size else None
             code.function(arguments, 0, batch, space.data_ptr() if space is not None else None)
             return
-        threads = min(torch.get_num_threads(), -(-batch // TILE))
-        stride = max(1, batch // (threads * 8 * TILE)) * TILE
+        threads = min(torch.get_num_threads(), -(-batch // code.tile))
+        stride = max(1, batch // (threads * 8 * code.tile)) * code.tile
         space = torch.empty(size * threads, dtype=torch.uint8)
         held = ctypes.create_string_buffer(arguments, len(arguments))
         if team.run(code.address, ctypes.addressof(held), batch, stride, space.data_ptr(), size, threads):
@@ -184,6 +185,7 @@ class _Loaded:
         self.names = program.integers
         self.lane = lane
         self.cost = program.work / lane.width
+        self.tile = min(TILE, -(-TURN // max(1, program.work)) * lane.width)
         key = digest(program.digest, repr(lane), repr(target), versions())
         entry = cache.get(key)
         if entry is None:
