@@ -268,7 +268,7 @@ def test_pictures_of_losses_show_every_start_and_refuse_what_is_none():
     history = optimise(cart(), starts=3, iterations=2).history
     _, axes = plot_losses({"L-BFGS": history, "the same": history}, 3)
     assert [len(axis.lines) for axis in axes] == [6, 6, 0]
-    assert [axis.get_xlabel() for axis in axes[:2]] == ["iteration", "seconds"]
+    assert [axis.get_xlabel() for axis in axes[:2]] == ["iteration", "time, s"]
     for wrong in ({}, {"L-BFGS": optimise(cart(), iterations=1)}):
         with pytest.raises(InputError, match="histories must be method -> history"):
             plot_losses(wrong)

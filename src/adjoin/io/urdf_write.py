@@ -15,7 +15,6 @@ from adjoin.spatial.motion import STILL, Transform, transform_compose, transform
 from adjoin.spatial.rotation import to_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO
 
-PLAIN = ("sphere", "box", "cylinder", "capsule")  # shapes that URDF has
 _BEYOND = 1e9  # what URDF is told where there is no limit
 _TYPES = {"free": "floating", "ball": "spherical"}
 
@@ -146,19 +145,16 @@ class _Writer:
 
     def _collisions(self, link: str) -> list[str]:
         lines: list[str] = []
-        plain = [shape.name for shape in self.model.geometries if shape.link == link and shape.kind in PLAIN]
-        others = [shape.name for shape in self.model.geometries if shape.name not in plain]
-        usual = plain == [f"{link}/{k}" for k in range(len(plain))]  # as `load` calls them
-        usual = usual and not any(name.startswith(f"{link}/") for name in others)
         for shape in self.model.geometries:
             if shape.link != link:
                 continue
             frame = self.model.frames[self.model.frame_index(link)]
             pose = _relative(frame, shape)
             self._contact(shape)
-            if shape.kind in PLAIN:
-                name = {} if usual else {"name": shape.name}
-                lines += _tag("collision", name, [*_origin(pose), *_tag("geometry", {}, _primitive(shape))])
+            if shape.kind in ("sphere", "box", "cylinder", "capsule"):
+                lines += _tag(
+                    "collision", {"name": shape.name}, [*_origin(pose), *_tag("geometry", {}, _primitive(shape))]
+                )
             else:
                 attributes = {"name": shape.name, "link": link, "kind": shape.kind, "size": numbers(shape.size)}
                 attributes |= {"xyz": numbers(pose[1]), "rpy": numbers(to_rpy(pose[0]))}
