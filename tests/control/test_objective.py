@@ -292,3 +292,11 @@ def test_errors_say_what_would_be_right():
         Objective(TIGHT, one, 3, loss=lambda p, i: p.q[-1]).losses(torch.zeros(2, 3).double())
     with pytest.raises(InputError, match="no residuals"):
         Objective(TIGHT, one, 3, terminal=arrive).jacobians(torch.zeros(1, 3).double())
+
+
+def test_random_starts_do_not_depend_on_the_default_device():
+    sim = adjoin.Simulator(adjoin.robots.load("two_link"), 0.01, pairs=[])
+    objective = Objective(sim, sim.state(dtype=torch.float64), 5, terminal=lambda q, v: q @ q)
+    before = objective.random(3)
+    with torch.device("meta"):
+        assert torch.equal(objective.random(3), before)

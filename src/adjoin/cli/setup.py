@@ -108,7 +108,8 @@ def _random(sim: "Simulator", spread: float, environments: int, seed: int, kind:
         raise InputError(f"--random {spread:g} would give masses of 0 and less; it must be below 1")
     usual = sim.model.parameters(**kind)
     generator = torch.Generator().manual_seed(seed)
-    mass, friction = 1.0 + spread * (2.0 * torch.rand(2, environments, 1, generator=generator).to(**kind) - 1.0)
+    drawn = torch.rand(2, environments, 1, generator=generator, device="cpu").to(**kind)
+    mass, friction = 1.0 + spread * (2.0 * drawn - 1.0)
     return {
         "mass": usual["mass"] * mass,
         "inertia": usual["inertia"] * mass[..., None],

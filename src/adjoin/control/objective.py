@@ -205,7 +205,7 @@ class Objective:
         if not isinstance(count, int) or count < 1:
             raise InputError(f"Objective: random starts must be at least 1, got {count!r}")
         generator = torch.Generator().manual_seed(seed)
-        away = 2.0 * torch.rand(count, self.size, generator=generator, dtype=torch.float64) - 1.0
+        away = 2.0 * torch.rand(count, self.size, generator=generator, dtype=torch.float64, device="cpu") - 1.0
         found = self.box.start + away.to(self.box.start) * self.box.spread
         return found.clamp(self.box.lower, self.box.upper)
 

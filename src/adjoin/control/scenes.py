@@ -166,7 +166,7 @@ def racecar(seed: int = 0, *, dtype: torch.dtype = torch.float64, device: torch.
     """
     sim = _car()
     car = sim.model
-    angle = 0.1 * (2.0 * float(torch.rand((), generator=torch.Generator().manual_seed(seed))) - 1.0)
+    angle = 0.1 * (2.0 * float(torch.rand((), generator=torch.Generator().manual_seed(seed), device="cpu")) - 1.0)
     q, v = sim.model.neutral(dtype=dtype, device=device), torch.zeros(car.nv, dtype=dtype, device=device)
     for body, at in zip(car.bodies, car.coordinates, strict=True):
         if body.joint.name.endswith("steering_hinge_joint"):

@@ -36,6 +36,11 @@ class _Room:
         return Recording(self.model, time.expand(q.shape[:-1]), q, v, a)
 
 
+def _drawn(generator: torch.Generator | None) -> torch.device:
+    """Where random numbers are drawn."""
+    return torch.device("cpu") if generator is None else generator.device
+
+
 def sine_excitation(
     model: Model,
     time: torch.Tensor,
@@ -68,7 +73,9 @@ def sine_excitation(
         raise InputError(f"sine_excitation: frequency must be two positive numbers in order, got {frequency}")
 
     def uniform() -> torch.Tensor:
-        return torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype).to(time.device)
+        return torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)).to(
+            time.device
+        )
 
     omega = 2.0 * math.pi * (low + (high - low) * uniform())
     amplitude = torch.minimum(room.reach, room.speed / omega) * (0.5 + 0.5 * uniform())
@@ -113,7 +120,9 @@ def fourier_excitation(
     omega = 2.0 * math.pi / period * order
 
     def random(*shape: int) -> torch.Tensor:
-        return torch.randn(*batch, *shape, model.nv, generator=generator, dtype=time.dtype).to(time.device)
+        return torch.randn(
+            *batch, *shape, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)
+        ).to(time.device)
 
     sines, cosines = random(harmonics) / order[:, None], random(harmonics) / order[:, None]
 
@@ -125,7 +134,13 @@ def fourier_excitation(
     dense = torch.arange(_POINTS * harmonics, dtype=time.dtype, device=time.device) * period / (_POINTS * harmonics)
     peaks = [series(dense, k).abs().amax(-2, keepdim=True) / math.cos(math.pi / _POINTS) for k in (0, 1)]
     size = torch.minimum(room.reach / peaks[0], room.speed / peaks[1])
-    place = 2.0 * torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype).to(time.device) - 1.0
+    place = (
+        2.0
+        * torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)).to(
+            time.device
+        )
+        - 1.0
+    )
     middle = (room.reach - size * peaks[0]) * place
     return room.recording(time, middle + size * series(time, 0), size * series(time, 1), size * series(time, 2))
 
@@ -164,7 +179,9 @@ def random_excitation(
     longest = room.speed * seconds / 1.875  # the peak of the move of least jerk
     places = [room.reach * 0.0]
     for _ in range(int(which[-1]) + 2):
-        draw = torch.rand(*batch, model.nv, generator=generator, dtype=time.dtype).to(time.device)
+        draw = torch.rand(*batch, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)).to(
+            time.device
+        )
         low = torch.maximum(-room.reach, places[-1] - longest)
         high = torch.minimum(room.reach, places[-1] + longest)
         places.append(low + (high - low) * draw)

@@ -244,9 +244,9 @@ def check_excitation(model: Model, learned: Parameters, recording: Recording, ta
     like = {"dtype": samples.q.dtype, "device": samples.q.device}
 
     def normal() -> torch.Tensor:
-        return torch.randn(_SAMPLES, model.nv, generator=generator, dtype=samples.q.dtype).to(**like)
+        return torch.randn(_SAMPLES, model.nv, generator=generator, dtype=samples.q.dtype, device="cpu").to(**like)
 
-    q = model.random((_SAMPLES,), generator=generator, dtype=samples.q.dtype).to(**like)
+    q = model.random((_SAMPLES,), generator=generator, dtype=samples.q.dtype, device="cpu").to(**like)
     any_motion = {"q": q, "v": normal(), "a": normal(), "tau": normal()}
     lost = []
     for item in (samples[chosen], any_motion):
