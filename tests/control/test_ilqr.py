@@ -144,17 +144,21 @@ def test_limits_may_be_of_one_side_and_of_one_control() -> None:
     assert slope[..., 1][~low].abs().max() < 1e-4
 
 
+def assert_backward_passes_agree(solver: ILQR, found: Any, used: type, other: type, tolerance: float) -> None:
+    (passes,) = solver._made.values()
+    problems = problems_at(found)
+    problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
+    assert type(passes.backward) is used
+    again = other(passes.expansion, solver.bounds, solver.second_order)
+    for one, another in zip(passes.backward(problems, {}), again(problems, {}), strict=True):
+        torch.testing.assert_close(one, another, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("second_order", [False, True])
 def test_both_backward_passes_agree(second_order: bool) -> None:
     solver = ILQR(arm(), still, ended, limits=(-2.0, 2.0), second_order=second_order)
     found = reach(solver, iterations=2)
-    (passes,) = solver._made.values()
-    problems = problems_at(found)
-    problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
-    assert type(passes.backward) is Fused
-    wide = Wide(passes.expansion, solver.bounds, second_order)
-    for one, other in zip(passes.backward(problems, {}), wide(problems, {}), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
+    assert_backward_passes_agree(solver, found, Fused, Wide, 1e-8)
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0])
@@ -168,13 +172,7 @@ def test_the_backward_pass_by_inverse_dynamics_agrees(weight: float) -> None:
 
     solver = ILQR(sim, cost, ended, limits=False)
     found = reach(solver, iterations=1)
-    (passes,) = solver._made.values()
-    problems = problems_at(found)
-    problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
-    assert type(passes.backward) is Inverse
-    fused = Fused(passes.expansion, solver.bounds, False)
-    for one, other in zip(passes.backward(problems, {}), fused(problems, {}), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-7)
+    assert_backward_passes_agree(solver, found, Inverse, Fused, 1e-7)
 
 
 @pytest.mark.parametrize(
