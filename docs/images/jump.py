@@ -17,9 +17,7 @@ NEWTONS = 600.0  # a metre
 
 def main() -> None:
     """Find the jump again, and draw it."""
-    model = adjoin.robots.load("go2").with_servos(kp=80.0, kd=2.0)
-    solver = adjoin.PGS(adjoint=adjoin.Implicit())
-    sim = adjoin.Simulator(model, demo.DT, solver, pairs=[(foot, "ground") for foot in demo.FEET])
+    sim = demo.quadruped()
     with contextlib.redirect_stdout(io.StringIO()):
         objective, found = demo.jump(sim, 64, 150, torch.device("cpu"))
     path = objective.rollout(found.best)
@@ -28,7 +26,7 @@ def main() -> None:
     for k, moment in enumerate(MOMENTS):
         step = round(moment / demo.DT)
         names = [f"{leg}_{part}" for leg, _ in LEGS for part in ("hip", "thigh", "calf", "foot")]
-        places = adjoin.forward_kinematics(model, path.q[step], names)[:, [0, 2], 3]
+        places = adjoin.forward_kinematics(sim.model, path.q[step], names)[:, [0, 2], 3]
         shift = torch.tensor([APART * k + 0.5, 0.0])
         limbs = dict(zip(names, (SCALE * (places + shift) * torch.tensor([1.0, -1.0])).tolist(), strict=True))
         for leg, colour in LEGS[:2]:

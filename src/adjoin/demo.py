@@ -35,13 +35,19 @@ def main(folder: Path | None = None, quick: bool = False) -> list[Path]:
     print(f"Adjoin on {where}")
     folder = Path("adjoin_demo") if folder is None else Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    model = robots.load("go2").with_servos(kp=80.0, kd=2.0)
-    sim = Simulator(model, DT, PGS(adjoint=Implicit()), pairs=[(foot, "ground") for foot in FEET])
+    sim = quadruped()
+    model = sim.model
     print(f"\n1. {model.name}: {len(model.bodies)} bodies, {model.nv} degrees of freedom, 4 feet that meet the ground")
     drop(sim, 256 if quick else 4096, device)
     objective, found = jump(sim, 8 if quick else 64, 20 if quick else 150, device)
     files = [keep(save, folder, objective, found) for save in (write_replay, write_plot)]
     return [file for file in files if file is not None]
+
+
+def quadruped() -> Simulator:
+    """A Go2 with servos, on four feet."""
+    model = robots.load("go2").with_servos(kp=80.0, kd=2.0)
+    return Simulator(model, DT, PGS(adjoint=Implicit()), pairs=[(foot, "ground") for foot in FEET])
 
 
 def drop(sim: Simulator, count: int, device: torch.device) -> None:
