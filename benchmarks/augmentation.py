@@ -2,10 +2,10 @@
 
     python benchmarks/identification.py --sections augmentation [--quick]
 
-The real pendulum has viscous and dry friction in both joints, and a torque that pulls the joints towards one another.
+The real pendulum has viscous and dry friction in both joints, and a torque that pulls the joints toward one another.
 The analytical model has neither. The augmented model is the analytical one with a network that adds forces. The pure
 network gives the accelerations themselves; it has twice the neurons and more than twice the iterations. Both learn from
-the same noisy states, through the same windows, by the same optimiser. The error is that of q over two seconds from
+the same noisy states, through the same windows, by the same optimizer. The error is that of q over two seconds from
 starts that nobody has seen.
 
 How well the pure network trains differs much from seed to seed, so the median over the seeds is held against the bar,

@@ -17,10 +17,10 @@ import torch
 from report import Report, best_of, gpu_target, gpu_time, options
 
 from adjoin import trace as at
-from adjoin.trace import cuda
-from adjoin.trace.cache import Cache
-from adjoin.trace.cpu import CpuKernel, host
-from adjoin.trace.program import Program, Slot, trace
+from adjoin.compiler.ir.program import Program, Slot, trace
+from adjoin.compiler.runtime.cache import Cache
+from adjoin.compiler.runtime.cpu.kernel import CpuKernel, host
+from adjoin.compiler.runtime.cuda import kernel as cuda
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a second cold compile warm
 AXES = np.eye(3)
@@ -48,13 +48,13 @@ def chain(count: int) -> Program:
                 [[c, 0, s], [0, 1, 0], [-s, 0, c]],
             ]
             rotation, axis = np.array(turn[i % 3], dtype=object), AXES[(2, 0, 1)[i % 3]]
-            place, centre, mass, inertia = draw(3), draw(3), rng.random(), draw(3, 3)
+            place, center, mass, inertia = draw(3), draw(3), rng.random(), draw(3, 3)
             rising = rotation.T @ (rising + cross(turning, place) + cross(spin, cross(spin, place)))
             spin, turning = rotation.T @ spin, rotation.T @ turning
             turning = turning + axis * a[i] + cross(spin, axis * v[i])
             spin = spin + axis * v[i]
-            force = mass * (rising + cross(turning, centre) + cross(spin, cross(spin, centre)))
-            moment = inertia @ turning + cross(spin, inertia @ spin) + cross(centre, force)
+            force = mass * (rising + cross(turning, center) + cross(spin, cross(spin, center)))
+            moment = inertia @ turning + cross(spin, inertia @ spin) + cross(center, force)
             bodies.append((rotation, axis, place, force, moment))
         force, moment, torques = np.zeros(3), np.zeros(3), []
         for rotation, axis, place, own_force, own_moment in reversed(bodies):
@@ -165,7 +165,7 @@ def throughput(report: Report) -> None:
         torch.set_num_threads(threads)
         report.add(f"{label}, one core, {host().vector // 32} lanes", seconds / 4096 * 1e9, "ns")
         if torch.cuda.is_available():
-            from adjoin.trace.operator import Kernel
+            from adjoin.compiler.runtime.operator import Kernel
 
             for batch in (4096, 1 << 17):
                 on_gpu = [torch.randn(batch, slot.size, device="cuda") for slot in chosen.inputs]

@@ -1,8 +1,8 @@
 """An epoch of differentiable-robot-model's own example, learn_forward_dynamics_iiwa.py, with that library and ours.
 
-The example: an iiwa whose first link's mass, centre of mass and inertia are learned from 10,000 samples of a sine
+The example: an iiwa whose first link's mass, center of mass and inertia are learned from 10,000 samples of a sine
 motion in batches of 100, with Adam at a rate of 0.01 and a loss over the accelerations' variance. Data, first values,
-order, loss and optimiser (Adam as torch fuses it) are the same for all. Times are processor time of the one thread that
+order, loss and optimizer (Adam as torch fuses it) are the same for all. Times are processor time of the one thread that
 works.
 
 Three ways of ours: the example's loop as it stands with the imports changed; the same loop over slices of the data, as
@@ -22,9 +22,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from adjoin.learn import rigid_body_params
-from adjoin.learn.robot_model import DifferentiableRobotModel
-from adjoin.learn.training import train_epoch
+from adjoin.compat.differentiable_robot_model import rigid_body_params, train_epoch
+from adjoin.compat.differentiable_robot_model.robot_model import DifferentiableRobotModel
 from adjoin.peers.timing import in_turn
 
 LINK, BATCH, RATE = "iiwa_link_1", 100, 1e-2

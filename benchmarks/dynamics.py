@@ -31,6 +31,11 @@ from report import Report, best_of, gpu_target, gpu_time, parser
 
 import adjoin
 from adjoin import trace as at
+from adjoin.compiler.ir.program import FUNCTIONS, Program
+from adjoin.compiler.runtime.cache import Cache
+from adjoin.compiler.runtime.cpu.kernel import CpuKernel
+from adjoin.compiler.runtime.cuda import kernel as cuda
+from adjoin.compiler.runtime.operator import BITS, Kernel
 from adjoin.dynamics.aba import aba
 from adjoin.dynamics.crba import crba
 from adjoin.dynamics.derivatives import aba_derivatives
@@ -38,11 +43,6 @@ from adjoin.dynamics.jacobian import jacobian
 from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.dynamics.rnea import rnea
 from adjoin.peers.timing import in_turn
-from adjoin.trace import cuda
-from adjoin.trace.cache import Cache
-from adjoin.trace.cpu import CpuKernel
-from adjoin.trace.operator import BITS, Kernel
-from adjoin.trace.program import FUNCTIONS, Program
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 

@@ -5,7 +5,7 @@ manipulator of seven joints, its link masses, gradients, 5 % torque noise, a mea
 no script of it; its only arm is the xArm7, which is taken here. Not stated, and chosen here: the number of samples,
 the motions, what 5 % refers to, where the masses begin, and what is done about the first link.
 
-Here the masses begin between 70 % and 130 % of the true ones; centres of mass and inertias are known; joints have no
+Here the masses begin between 70 % and 130 % of the true ones; centers of mass and inertias are known; joints have no
 friction. Data are motions, Fourier series inside the limits of position and speed, sampled at 100 Hz; or poses, at rest
 and at random inside the limits. The noise is read in both ways there are:
 
@@ -13,7 +13,7 @@ additive      Gaussian, with a standard deviation of 5 % of the root mean square
 proportional  Gaussian, with a standard deviation of 5 % of each torque
 
 The first link turns about a vertical axis: gravity does not show its mass, only the product of mass and the squared
-distance of its centre from the axis (29 mm) does, in an inertia of which it is less than a hundredth. Under additive
+distance of its center from the axis (29 mm) does, in an inertia of which it is less than a hundredth. Under additive
 noise no unbiased estimator knows it from a few thousand samples better than the standard error that is printed. The
 rule, for all links alike: a mass counts as identified if the report's standard error is below 10 %. With enough samples
 all seven are. In poses gravity alone shows masses, and the report says that nothing depends on the first.

@@ -70,8 +70,8 @@ KINDS = {
     "forward": "Forward, ms a step (table 2)",
     "backward": "Backward, ms a step (table 3)",
 }
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")  # Okabe and Ito: told apart by everybody
-GREY = "#808080"  # reads on white and on black
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")  # Okabe and Ito: told apart by everybody
+GRAY = "#808080"  # reads on white and on black
 
 
 def results(name: str) -> dict[str, Any]:
@@ -211,12 +211,12 @@ def sheet(path: Path, panels: int) -> Iterator[tuple[Any, list[Any]]]:
         "font.family": "sans-serif",
         "font.size": 9,
     }
-    style |= dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
+    style |= dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GRAY)
     with plt.rc_context(style):
         figure, grid = plt.subplots(2, -(-panels // 2), figsize=(10, 5.2))
         yield figure, list(grid.flat)
         for panel in figure.axes:
-            panel.grid(color=GREY, alpha=0.25, lw=0.5)
+            panel.grid(color=GRAY, alpha=0.25, lw=0.5)
             panel.minorticks_off()
             panel.tick_params(length=0)
             panel.spines[["top", "right"]].set_visible(False)
@@ -234,23 +234,23 @@ def draw(table: dict[str, Any], path: Path) -> None:
         for panel, name in zip(panels, names, strict=False):
             panel.sharex(panels[0])
             panel.sharey(panels[0])
-            for colour, rows in zip(COLOURS, table["robots"].values(), strict=False):
+            for color, rows in zip(COLORS, table["robots"].values(), strict=False):
                 for label, line in (("f32", "-"), ("f64", "--")):
-                    panel.loglog(table["batches"], rows[name][label], line, color=colour, lw=1.2, clip_on=False)
+                    panel.loglog(table["batches"], rows[name][label], line, color=color, lw=1.2, clip_on=False)
                 if name in rows.get("Pinocchio", {}):
-                    panel.plot([4096], [rows["Pinocchio"][name]], "x", color=colour, ms=5)
+                    panel.plot([4096], [rows["Pinocchio"][name]], "x", color=color, ms=5)
             panel.set_title(name, fontsize=9)
             panel.label_outer()
         for panel in panels[len(names) :]:
             panel.axis("off")
-        for colour, (robot, rows) in zip(COLOURS, table["robots"].items(), strict=False):
-            panels[-1].plot([], [], color=colour, label=f"{robot} ({rows['nv']})")
-        panels[-1].plot([], [], "--", color=GREY, label="float64")
+        for color, (robot, rows) in zip(COLORS, table["robots"].items(), strict=False):
+            panels[-1].plot([], [], color=color, label=f"{robot} ({rows['nv']})")
+        panels[-1].plot([], [], "--", color=GRAY, label="float64")
         if any("Pinocchio" in rows for rows in table["robots"].values()):
-            panels[-1].plot([], [], "x", color=GREY, label="Pinocchio, f64")
-        panels[-1].legend(frameon=False, loc="center", labelcolor=GREY)
-        figure.supxlabel("batch", fontsize=9, color=GREY)
-        figure.supylabel("ns a robot", fontsize=9, color=GREY)
+            panels[-1].plot([], [], "x", color=GRAY, label="Pinocchio, f64")
+        panels[-1].legend(frameon=False, loc="center", labelcolor=GRAY)
+        figure.supxlabel("batch", fontsize=9, color=GRAY)
+        figure.supylabel("ns a robot", fontsize=9, color=GRAY)
 
 
 def draw_paper(paper: dict[str, Any], path: Path) -> None:
@@ -260,22 +260,22 @@ def draw_paper(paper: dict[str, Any], path: Path) -> None:
         for panel, (kind, title) in zip(panels, KINDS.items(), strict=False):
             for i, name in enumerate(names):
                 row = paper["rows"][kind].get(name, [])
-                line = {"color": COLOURS[i % len(COLOURS)], "ls": "-" if i < len(COLOURS) else "--", "lw": 1.2}
+                line = {"color": COLORS[i % len(COLORS)], "ls": "-" if i < len(COLORS) else "--", "lw": 1.2}
                 panel.loglog(paper["steps"][: len(row)], [float("nan") if x is None else x for x in row], **line)
                 panels[-1].plot([], [], label=name, **line)
             panel.set_title(title, fontsize=9)
         titles = ("Ten robots over steps (figure 3)", "Ten robots over intervals (figure 8)")
         for panel, key, title in zip(panels[3:5], ("ten", "intervals"), titles, strict=True):
-            for colour, (adjoint, rows) in zip(COLOURS, paper[key].items(), strict=False):
+            for color, (adjoint, rows) in zip(COLORS, paper[key].items(), strict=False):
                 x, values = [int(n) for n in rows], list(zip(*rows.values(), strict=True))
-                panel.loglog(x, values[0], "-", color=colour, lw=1.2, label=f"{adjoint}, MB")
-                panel.loglog(x, values[2], "--", color=colour, lw=1.2, label=f"{adjoint}, backward, ms a step")
+                panel.loglog(x, values[0], "-", color=color, lw=1.2, label=f"{adjoint}, MB")
+                panel.loglog(x, values[2], "--", color=color, lw=1.2, label=f"{adjoint}, backward, ms a step")
             panel.set_title(title, fontsize=9)
-        panels[4].legend(frameon=False, labelcolor=GREY, fontsize=7)
+        panels[4].legend(frameon=False, labelcolor=GRAY, fontsize=7)
         panels[5].axis("off")
         handles, labels = panels[5].get_legend_handles_labels()
         unique = dict(zip(labels, handles, strict=True))
-        panels[5].legend(unique.values(), unique.keys(), frameon=False, loc="center", labelcolor=GREY, fontsize=8)
+        panels[5].legend(unique.values(), unique.keys(), frameon=False, loc="center", labelcolor=GRAY, fontsize=8)
 
 
 def everything() -> Iterator[tuple[str, str | Callable[[Path], None]]]:

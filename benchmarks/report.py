@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from adjoin.compiler.runtime.cuda import kernel as cuda
 from adjoin.peers.timing import cpu_name
-from adjoin.trace import cuda
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

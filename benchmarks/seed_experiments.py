@@ -20,7 +20,7 @@ import torch
 from adjoin.control import scenes
 from adjoin.control.decision import Spline
 from adjoin.control.objective import Objective
-from adjoin.control.optimise import GaussNewton, History, Method, optimise
+from adjoin.control.optimize import GaussNewton, History, Method, optimize
 from adjoin.control.sampling import CMAES
 
 SEEDS = 10
@@ -56,8 +56,8 @@ class Experiment:
     def run(self, method: Method, seed: int, iterations: int) -> History:
         """One run of a method whose kernels are compiled."""
         objective, starts = self.make(seed), 1 if self.random else None
-        optimise(objective, method, starts=starts, seed=seed, iterations=1)
-        return optimise(objective, method, starts=starts, seed=seed, iterations=iterations, tolerance=0.0).history
+        optimize(objective, method, starts=starts, seed=seed, iterations=1)
+        return optimize(objective, method, starts=starts, seed=seed, iterations=iterations, tolerance=0.0).history
 
     def both(self) -> tuple[list[History], list[History]]:
         """Histories of both methods for each seed."""

@@ -38,9 +38,9 @@ import torch
 from report import Report, gpu_time, parser
 
 import adjoin
+from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.runtime.interpreter import interpret
 from adjoin.peers.timing import in_turn
-from adjoin.trace.interpret import interpret
-from adjoin.trace.program import Slot, trace
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 
@@ -52,7 +52,11 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64}
 THREADS = torch.get_num_threads()
 MB = 1e6
 
-ADJOINTS = {"Unrolled": adjoin.Unrolled(), "Implicit": adjoin.Implicit(), "Anticipating": adjoin.Anticipating()}
+ADJOINTS = {
+    "Unrolled": adjoin.UnrolledAdjoint(),
+    "Implicit": adjoin.ImplicitAdjoint(),
+    "Anticipating": adjoin.AnticipatingAdjoint(),
+}
 FEET = tuple(f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR"))
 ANKLES = tuple(f"{leg}_ankle_geom" for leg in ("left", "right", "third", "fourth"))
 LIMBS = tuple(f"{side}_{part}" for side in ("left", "right") for part in ("foot", "hand", "shin1", "larm"))

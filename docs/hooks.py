@@ -18,10 +18,13 @@ SOURCE = ROOT / "src" / "adjoin"
 REFERENCE = {
     "models": ("Models and files", ("adjoin.io.", "adjoin.model.", "adjoin.robots")),
     "dynamics": ("Kinematics and dynamics", ("adjoin.dynamics.",)),
-    "simulation": ("Simulation and contact", ("adjoin.simulation.simulator", "adjoin.simulation.", "adjoin.contact.")),
+    "simulation": (
+        "Simulation and contact",
+        ("adjoin.simulation.simulator", "adjoin.simulation.", "adjoin.collision.", "adjoin.constraints."),
+    ),
     "learning": ("Learning", ("adjoin.learn",)),
     "control": ("Control", ("adjoin.control",)),
-    "compiler": ("The compiler", ("adjoin.trace.",)),
+    "compiler": ("The compiler", ("adjoin.compiler.", "adjoin.trace.")),
     "viewer": ("Viewer", ("adjoin.viewer",)),
     "errors": ("Errors", ("adjoin.errors",)),
 }
@@ -36,14 +39,17 @@ ALSO = {
     "simulation": [
         *[f"adjoin.simulation.state.{name}" for name in ("SimulatorState", "Trajectory", "Contacts")],
         "adjoin.simulation.diagnostics.Diagnostics",
-        "adjoin.contact.law.Law",
+        "adjoin.constraints.contact_model.Law",
+    ],
+    "learning": [
+        f"adjoin.compat.differentiable_robot_model.{name}" for name in ("DifferentiableRobotModel", "train_epoch")
     ],
     "errors": [f"adjoin.errors.{name}" for name in ("AdjoinError", "InputError", "ModelError", "TraceError")],
 }
 """Names that public functions take or give, and that are not exported themselves."""
 
 
-BARE = ("adjoin.contact.", "adjoin.simulation.integrators", "adjoin.trace.Expr")
+BARE = ("adjoin.collision.", "adjoin.constraints.", "adjoin.simulation.integrators", "adjoin.trace.Expr")
 """Objects that are only made and passed on: their methods are for the simulator."""
 
 UNSEARCHED = "---\nsearch: {exclude: true}\n---\n\n"
@@ -87,7 +93,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put drawings that take the colours of a page into the page itself."""
+    """Put drawings that take the colors of a page into the page itself."""
 
     def drawn(match: re.Match[str]) -> str:
         text = (Path(config.docs_dir) / match[1]).read_text()
@@ -123,13 +129,13 @@ def examples() -> Iterator[tuple[str, str]]:
 def reference() -> Iterator[tuple[str, str]]:
     """Pages of all public names, from their docstrings."""
     homes = constant(SOURCE / "__init__.py", "_HOMES")
-    rooms = [SOURCE / name / "__init__.py" for name in ("learn", "control", "trace", "viewer")]
+    rooms = {name: SOURCE / name / "__init__.py" for name in ("learn", "control", "viewer")} | {
+        "trace": SOURCE / "trace.py"
+    }
     public = {f"adjoin.{name}": home for name, home in homes.items() if home != f"adjoin.{name}"}
-    for room in rooms:
-        if room.exists():
-            module = f"adjoin.{room.parent.name}"
-            names = [name for name in constant(room, "__all__") if f"adjoin.{name}" not in public]
-            public |= {f"{module}.{unlike_its_file(room.parent, name)}": f"{module}." for name in names}
+    for room, file in rooms.items():
+        names = [name for name in constant(file, "__all__") if f"adjoin.{name}" not in public]
+        public |= {f"adjoin.{room}.{unlike_its_file(SOURCE / room, name)}": f"adjoin.{room}." for name in names}
     rows = []
     for stem, (title, prefixes) in REFERENCE.items():
         found = {name: home for prefix in prefixes for name, home in public.items() if home.startswith(prefix)}

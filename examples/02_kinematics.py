@@ -41,7 +41,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     lower, upper = (torch.tensor(limits) for limits in panda.limits())
     print(f"{'targets':34}{len(wanted)}")
     print(f"{'reached':34}{int(found.success.sum())}")
-    print(f"{'median error':34}{found.position_error.median() * 1e6:.1f} micrometres")
+    print(f"{'median error':34}{found.position_error.median() * 1e6:.1f} micrometers")
     print(f"{'median number of steps':34}{int(found.iterations.median())}")
     print(f"{'all inside the limits':34}{bool(((found.q >= lower) & (found.q <= upper)).all())}")
     print(f"{'time':34}{seconds * 1e3:.1f} ms, {len(wanted) / seconds:,.0f} targets a second\n")
@@ -51,7 +51,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     near = adjoin.inverse_kinematics(panda, {hand: target}, home)
     for joint, q in zip(panda.joints, near.q[:7], strict=False):
         (gradient,) = torch.autograd.grad(q, target, retain_graph=True)
-        print(f"{joint.name:14} {q.item():7.3f} rad, {gradient[2, 3].item():7.3f} rad per metre upwards")
+        print(f"{joint.name:14} {q.item():7.3f} rad, {gradient[2, 3].item():7.3f} rad per meter upwards")
 
     # One pose, reached from random starts: seven joints have one to spare.
     same = adjoin.inverse_kinematics(panda, {hand: target.detach().expand(60, 4, 4)}, generator=generator)

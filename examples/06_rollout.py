@@ -21,7 +21,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     model = adjoin.robots.load("go2").with_servos(kp=60.0, kd=2.0)
     feet = [(f"{leg}_foot", "ground") for leg in ("FL", "FR", "RL", "RR")]
-    sim = adjoin.Simulator(model, dt=DT, pairs=feet, contact=adjoin.PGS(adjoint=adjoin.Implicit()))
+    sim = adjoin.Simulator(model, dt=DT, pairs=feet, contact=adjoin.PGS(adjoint=adjoin.ImplicitAdjoint()))
     home = model.keyframe("home")
     q = torch.tensor(home.q, dtype=torch.float64)
     control = torch.tensor(home.control, dtype=torch.float64).expand(STEPS, -1)

@@ -85,7 +85,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     expected = adjoin.rnea(true, other.q, v, a, passive=True)
     for name, params in (("data sheet", None), ("identified", found.params)):
         error = nmse(adjoin.rnea(model, other.q, v, a, params=params, passive=True), expected)
-        print(f"{name:<12} normalised error on another motion {float(error):.2e}")
+        print(f"{name:<12} normalized error on another motion {float(error):.2e}")
 
     picture = folder / "identify.png"
     found.report.plot().savefig(picture, dpi=100)

@@ -2,14 +2,15 @@
 
 The first experiment of section 6.3 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies, 2021:
 torques of seven joints in 1,000 steps are 7,000 numbers. `adjoin.control.scenes.throw` says what is different here.
-One learns: an objective is one object, and the method that optimises it one argument.
+One learns: an objective is one object, and the method that optimizes it one argument.
 """
 
 import argparse
 import tempfile
 from pathlib import Path
 
-from adjoin.control import CMAES, LBFGS, optimise, plot_losses
+from adjoin.control import CMAES, LBFGS, plot_losses
+from adjoin.control import optimize as optimize
 from adjoin.control.scenes import RELEASE, THROW_TARGET, throw
 
 
@@ -22,8 +23,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     }
     found = {}
     for name, (method, iterations) in methods.items():
-        optimise(objective, method, starts=1, iterations=1)  # compiles
-        found[name] = optimise(objective, method, starts=1, iterations=iterations, tolerance=0.0, progress=not quick)
+        optimize(objective, method, starts=1, iterations=1)  # compiles
+        found[name] = optimize(objective, method, starts=1, iterations=iterations, tolerance=0.0, progress=not quick)
         history = found[name].history
         print(
             f"{name:<7} {len(history.loss) - 1:4} iterations, {int(history.rollouts[-1]):6} rollouts, "

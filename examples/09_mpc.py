@@ -86,7 +86,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         right.semilogy(times[: steps + 1], errors[name], color=color, alpha=0.4, linewidth=1)
         right.plot([], [], color=color, label=name)
     left.set(title="The hand that carries 3 kg", xlabel="y, m", ylabel="z, m", xlim=(-0.4, 0.4), ylim=(0.2, 0.8))
-    right.axvspan(*SHOVE[:2], color="grey", alpha=0.2, label="shoved")
+    right.axvspan(*SHOVE[:2], color="gray", alpha=0.2, label="shoved")
     right.set(title=f"All {count} arms", xlabel="time, s", ylabel="distance to the target, mm")
     for axes in (left, right):
         axes.grid(alpha=0.3)

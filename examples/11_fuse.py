@@ -35,7 +35,7 @@ def impedance(q: Any, v: Any, given: Any, gains: Any, target: Any) -> Any:
 
 
 def miss(q: Any, v: Any, control: Any, gains: Any, target: Any) -> Any:
-    """How far the hand is from its target, a smooth distance in metres, and a little for effort."""
+    """How far the hand is from its target, a smooth distance in meters, and a little for effort."""
     away = adjoin.forward_kinematics(arm, q, HAND)[:3, 3] - target
     return at.sqrt(away @ away + 1e-4) + 1e-5 * (control @ control)
 

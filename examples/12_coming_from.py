@@ -62,7 +62,7 @@ def pinocchio(file: str, q: torch.Tensor, v: torch.Tensor, a: torch.Tensor) -> C
 
 
 def drm(file: str, q: torch.Tensor, v: torch.Tensor, a: torch.Tensor) -> Calls:
-    """Single precision. With `adjoin.learn.DifferentiableRobotModel` in the place of theirs a program runs as it is."""
+    """Single precision. With `adjoin.compat.differentiable_robot_model` in its place a program runs as it is."""
     warnings.simplefilter("ignore", ResourceWarning)  # its parser leaves the file open
     robot: Any = importlib.import_module("differentiable_robot_model.robot_model").DifferentiableRobotModel(file)
     tau = robot.compute_inverse_dynamics(*[x.float() for x in (q, v, a)])

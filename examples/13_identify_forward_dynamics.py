@@ -1,8 +1,8 @@
 """Learning forward dynamics: an arm with a payload and worn joints, from measured accelerations.
 
-Mass, centre of mass and inertia of the last link are learned together, so that they stay physical, and the damping of
+Mass, center of mass and inertia of the last link are learned together, so that they stay physical, and the damping of
 all joints; by Adam on minibatches, as one trains a network, and by Gauss-Newton, which needs six steps.
-One learns: parameters are torch modules that keep them physical, and any optimiser trains them.
+One learns: parameters are torch modules that keep them physical, and any optimizer trains them.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def draw(fits: dict[str, Fit], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     for name, found in fits.items():
         left.semilogy(found.training, ".-", label=name)
-    left.set(title="How fast it learns", xlabel="epoch or step", ylabel="normalised mean squared error")
+    left.set(title="How fast it learns", xlabel="epoch or step", ylabel="normalized mean squared error")
     left.legend()
     rest = fits["Gauss-Newton"].report.residuals.detach()
     right.boxplot([own.numpy() for own in rest.T], showfliers=False)
@@ -87,7 +87,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         print(f"{name}: {len(fits[name].training) - 1} epochs or steps, {seconds:.1f} s, {fits[name].training[-1]:.2e}")
     print(fits["Gauss-Newton"].report)
     last = true.bodies[-1]
-    print(f"true mass of {LAST}: {last.mass:.3f} kg, centre of mass: {[round(x, 4) for x in last.com]} m\n")
+    print(f"true mass of {LAST}: {last.mass:.3f} kg, center of mass: {[round(x, 4) for x in last.com]} m\n")
     picture = folder / "identify_forward_dynamics.png"
     draw(fits, picture)
     return picture

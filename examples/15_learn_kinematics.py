@@ -13,7 +13,8 @@ import torch
 from matplotlib.figure import Figure
 
 import adjoin
-from adjoin.learn import DifferentiableRobotModel, Unconstrained
+from adjoin.compat.differentiable_robot_model import DifferentiableRobotModel
+from adjoin.learn import Unconstrained
 
 LINK, HAND = "iiwa_link_1", "iiwa_link_ee"
 NOISE = 1e-3  # m, of each position that is seen
@@ -68,7 +69,7 @@ def plot(history: list[tuple[float, float, float]], path: Path) -> Path:
     left, right = figure.subplots(1, 2)
     hand, placed, turned = zip(*history, strict=True)
     left.semilogy(hand, label="hand, root of mean square")
-    left.axhline(NOISE * 3**0.5 * 1e3, color="grey", linestyle="--", label="noise of what was seen")
+    left.axhline(NOISE * 3**0.5 * 1e3, color="gray", linestyle="--", label="noise of what was seen")
     left.set(title="Where the hand is said to be", xlabel="iteration", ylabel="mm")
     right.semilogy(placed, label="position, mm")
     right.semilogy(turned, label="angles, degrees")

@@ -91,7 +91,7 @@ def plot(time: torch.Tensor, q: torch.Tensor, paths: dict[str, torch.Tensor], ne
         true = -(0.3 - 0.15 * torch.cos(place[:, 1])) * torch.tanh(5.0 * speed) - 0.05 * speed
         right.plot(speed, true, color=color, linewidth=3.0, alpha=0.3, label=f"real, at {angle:g} rad")
         right.plot(speed, found[:, 1], color=color, label=f"network, at {angle:g} rad")
-    right.plot(speed, found[:, 0], color="grey", linestyle="--", label="network, first joint")
+    right.plot(speed, found[:, 0], color="gray", linestyle="--", label="network, first joint")
     right.set(title="Friction of the second joint", xlabel="its speed, rad/s", ylabel="N m")
     for axes in (left, right):
         axes.grid(alpha=0.3)

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control import LBFGS, Found, Objective, Spline, optimise
+from adjoin.control import LBFGS, Found, Objective, Spline
+from adjoin.control import optimize as optimize
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Actuator, Body
 
@@ -76,7 +77,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     results: list[tuple[Task, Objective, Found]] = []
     for task in TASKS:
         objective = task.objective()
-        found = optimise(objective, LBFGS(), starts=starts, iterations=iterations, progress=not quick)
+        found = optimize(objective, LBFGS(), starts=starts, iterations=iterations, progress=not quick)
         results.append((task, objective, found))
         last = objective.rollout(found.best).last
         tip = adjoin.forward_kinematics(objective.sim.model, last.q, "tip")[2, 3]

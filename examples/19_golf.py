@@ -1,8 +1,8 @@
-"""An arm of two links hits a golf ball to a target three metres away, with gradients and with CMA-ES.
+"""An arm of two links hits a golf ball to a target three meters away, with gradients and with CMA-ES.
 
 The second experiment of section 6.3 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies, 2021:
 two torques in 1,000 steps are 2,000 numbers. `adjoin.control.scenes.golf` says what is different here.
-One learns: impacts that last a few steps have gradients that an optimiser can use.
+One learns: impacts that last a few steps have gradients that an optimizer can use.
 """
 
 import argparse
@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 import adjoin
-from adjoin.control import CMAES, GaussNewton, optimise, plot_losses
+from adjoin.control import CMAES, GaussNewton, plot_losses
+from adjoin.control import optimize as optimize
 from adjoin.control.scenes import GOLF_TARGET, golf
 
 STARTS = 5
@@ -27,8 +28,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     }
     found = {}
     for name, (method, iterations) in methods.items():
-        optimise(objective, method, starts=STARTS, iterations=1)  # compiles
-        found[name] = optimise(
+        optimize(objective, method, starts=STARTS, iterations=1)  # compiles
+        found[name] = optimize(
             objective, method, starts=STARTS, iterations=iterations, tolerance=0.0, progress=not quick
         )
         history, away = found[name].history, found[name].losses.sqrt()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from adjoin.control import CMAES, GaussNewton, optimise, plot_losses
+from adjoin.control import CMAES, GaussNewton, plot_losses
+from adjoin.control import optimize as optimize
 from adjoin.control.scenes import CAR_TARGET, racecar
 
 
@@ -21,8 +22,8 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     methods = {"Gauss-Newton": (GaussNewton(), 10), "CMA-ES": (CMAES(), 10 if quick else 40)}
     found = {}
     for name, (method, iterations) in methods.items():
-        optimise(objective, method, iterations=1)  # compiles
-        found[name] = optimise(objective, method, iterations=iterations, target=1e-14)
+        optimize(objective, method, iterations=1)  # compiles
+        found[name] = optimize(objective, method, iterations=iterations, target=1e-14)
         history = found[name].history
         print(
             f"{name:<12} {len(history.loss) - 1:3} iterations, {int(history.rollouts[-1]):4} rollouts, "
@@ -31,10 +32,10 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         )
 
     # What was tried: the same run, one iteration at a time.
-    step = optimise(objective, GaussNewton(), iterations=0)
+    step = optimize(objective, GaussNewton(), iterations=0)
     tried = [float(step.best)]
     for _ in range(len(found["Gauss-Newton"].history.loss) - 1):
-        step = optimise(objective, GaussNewton(), iterations=1, resume=step.state)
+        step = optimize(objective, GaussNewton(), iterations=1, resume=step.state)
         tried.append(float(step.best))
     ends = [float(objective.rollout(torch.tensor([x]).double()).last.q[0]) for x in tried]
     print("friction  " + "  ".join(f"{x:.4f}" for x in tried))

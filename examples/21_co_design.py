@@ -2,7 +2,7 @@
 
 An arm of two rods hangs down. Within a second it must bring a load to a target and rest there, with little torque on
 the way. What is decided: where the servos should go, as a spline; their gains; and how long each rod is. A longer rod
-is heavier: mass, centre of mass and inertia follow from the length, by torch operations. The search runs three times,
+is heavier: mass, center of mass and inertia follow from the length, by torch operations. The search runs three times,
 each time with more to decide. One learns: motions, gains and designs are decided in one objective.
 """
 
@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control import LBFGS, Found, Numbers, Objective, Spline, optimise
+from adjoin.control import LBFGS, Found, Numbers, Objective, Spline
+from adjoin.control import optimize as optimize
 
 DT, STEPS, RADIUS = 0.01, 100, 0.02
 DENSITY, LOAD = 1.5, 1.0  # kg/m of a rod; kg at the tip
@@ -32,12 +33,12 @@ def arm(x: torch.Tensor) -> dict[str, Any]:
     gains, lengths = x.split((4, 2), -1)
     none, load = torch.zeros_like(lengths), torch.tensor([0.0, LOAD]).to(x)
     mass = DENSITY * lengths + load
-    centre = (0.5 * DENSITY * lengths.square() + load * lengths) / mass
+    center = (0.5 * DENSITY * lengths.square() + load * lengths) / mass
     about_joint = DENSITY * lengths**3 / 3.0 + load * lengths.square()
-    across = about_joint - mass * centre.square() + 0.25 * mass * RADIUS**2
+    across = about_joint - mass * center.square() + 0.25 * mass * RADIUS**2
     params = {
         "mass": mass,
-        "com": torch.stack([none, none, -centre], -1),
+        "com": torch.stack([none, none, -center], -1),
         "inertia": torch.stack([across, none, none, across, none, 0.5 * mass * RADIUS**2], -1),
         "joint_position": torch.stack([none, none, torch.stack([none[:, 0], -lengths[:, 0]], -1)], -1),
         "actuator_gain": gains[:, :2],
@@ -72,7 +73,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     results: dict[str, tuple[Objective, Found]] = {}
     for name, free in CASES.items():
         objective = problem(sim, free)
-        found = optimise(objective, LBFGS(), starts=8 if quick else 16, iterations=160 if quick else 300)
+        found = optimize(objective, LBFGS(), starts=8 if quick else 16, iterations=160 if quick else 300)
         results[name] = objective, found
         kp1, kp2, kd1, kd2, first, second = objective.split(found.best)[1].tolist()
         print(f"{name:26} loss {found.loss:.4f}, effort {objective.rollout(found.best).outputs['cost'].sum():.4f}")

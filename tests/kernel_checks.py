@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from adjoin.trace.cpu import CpuKernel, Target, host
-from adjoin.trace.interpret import interpret
-from adjoin.trace.operator import Kernel
-from adjoin.trace.program import Program
+from adjoin.compiler.ir.program import Program
+from adjoin.compiler.runtime.cpu.kernel import CpuKernel, Target, host
+from adjoin.compiler.runtime.interpreter import interpret
+from adjoin.compiler.runtime.operator import Kernel
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 EPSILON = {torch.float32: 1.2e-7, torch.float64: 2.3e-16}
@@ -61,7 +61,7 @@ def close(a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def check_invariance(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...]) -> None:
-    """One environment's bits do not depend on the batch around it, on threads, layout, gradients or a bad neighbour."""
+    """One environment's bits do not depend on the batch around it, on threads, layout, gradients or a bad neighbor."""
     whole = kernel(tensors, integers)
     batch = tensors[0].shape[0] if kernel.program.inputs[0].length is None else tensors[0].shape[1]
     dims = [0 if slot.length is None else 1 for slot in kernel.program.inputs]

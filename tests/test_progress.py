@@ -80,7 +80,13 @@ def test_an_error_is_not_held_back(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "stage", ["trace.cpu.render_cpu", "trace.cpu.compile_object", "trace.cpu.pack", "trace.program.Program.vjp"]
+    "stage",
+    [
+        "runtime.cpu.kernel.render_cpu",
+        "runtime.cpu.kernel.compile_object",
+        "runtime.cpu.kernel.pack",
+        "ir.program.Program.vjp",
+    ],
 )
 def test_an_interrupt_while_a_kernel_is_made_leaves_nothing_broken(monkeypatch, tmp_path, stage):
     monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "kernels"))
@@ -99,7 +105,7 @@ def test_an_interrupt_while_a_kernel_is_made_leaves_nothing_broken(monkeypatch, 
         return q.grad
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"adjoin.{stage}", interrupted)
+        patch.setattr(f"adjoin.compiler.{stage}", interrupted)
         with pytest.raises(KeyboardInterrupt):
             gradient()
     assert gradient().tolist() == [[2.0 * weight] * 3] * 2

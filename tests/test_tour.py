@@ -80,8 +80,8 @@ def test_mpc(run_example):
     assert heaviest < 15.0
 
 
-def test_randomise(run_example):
-    said = run_example("10_randomise.py")
+def test_randomize(run_example):
+    said = run_example("10_randomize.py")
     single, many = (float(share) for share in re.findall(r"\]: (\S+) %", said))
     assert single < 70.0
     assert many > 95.0

@@ -10,9 +10,9 @@ import adjoin
 from adjoin import demo
 
 MOMENTS = (0.0, 0.13, 0.24, 0.4, 0.56, 0.68, 1.0)  # s
-SCALE, APART, FLOOR = 170.0, 0.7, 150.0  # pixels a metre; m from one moment to the next; pixels
+SCALE, APART, FLOOR = 170.0, 0.7, 150.0  # pixels a meter; m from one moment to the next; pixels
 LEGS = (("FR", "#a9bed3"), ("RR", "#a9bed3"), ("FL", "#4a7fb5"), ("RL", "#4a7fb5"))
-NEWTONS = 600.0  # a metre
+NEWTONS = 600.0  # a meter
 
 
 def main() -> None:
@@ -29,11 +29,11 @@ def main() -> None:
         places = adjoin.forward_kinematics(sim.model, path.q[step], names)[:, [0, 2], 3]
         shift = torch.tensor([APART * k + 0.5, 0.0])
         limbs = dict(zip(names, (SCALE * (places + shift) * torch.tensor([1.0, -1.0])).tolist(), strict=True))
-        for leg, colour in LEGS[:2]:
-            drawn.append(line([limbs[f"{leg}_{part}"] for part in ("thigh", "calf", "foot")], colour, 9))
+        for leg, color in LEGS[:2]:
+            drawn.append(line([limbs[f"{leg}_{part}"] for part in ("thigh", "calf", "foot")], color, 9))
         drawn.append(line([limbs["FR_hip"], limbs["RR_hip"]], "#2f5d8a", 26))
-        for leg, colour in LEGS[2:]:
-            drawn.append(line([limbs[f"{leg}_{part}"] for part in ("thigh", "calf", "foot")], colour, 9))
+        for leg, color in LEGS[2:]:
+            drawn.append(line([limbs[f"{leg}_{part}"] for part in ("thigh", "calf", "foot")], color, 9))
         forces = path.outputs["force"][step - 1] if step else torch.zeros(4, 3)
         for foot, force in zip(demo.FEET, forces.tolist(), strict=True):
             if force[2] > 5.0:
@@ -53,10 +53,10 @@ def main() -> None:
     Path(__file__).with_suffix(".svg").write_text("\n".join(parts) + "\n")
 
 
-def line(points: list[list[float]], colour: str, width: int) -> str:
+def line(points: list[list[float]], color: str, width: int) -> str:
     """A path through points in pixels, above the floor."""
     corners = "L".join(f"{x:.1f} {FLOOR + y:.1f}" for x, y in points)
-    return f'<path d="M{corners}" stroke="{colour}" stroke-width="{width}"/>'
+    return f'<path d="M{corners}" stroke="{color}" stroke-width="{width}"/>'
 
 
 if __name__ == "__main__":

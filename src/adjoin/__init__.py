@@ -4,12 +4,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adjoin import control, learn, robots, viewer
-    from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
-    from adjoin.contact.compliant import Compliant
-    from adjoin.contact.coupling import JointCoupling
-    from adjoin.contact.pgs import PGS
-    from adjoin.contact.terrain import Heightfield
+    from adjoin import compat, control, errors, learn, robots, trace, viewer
+    from adjoin.collision.terrain import Heightfield
+    from adjoin.compiler.runtime.function import Integer, PerStep, Table, function
+    from adjoin.constraints.adjoints import AnticipatingAdjoint, ImplicitAdjoint, UnrolledAdjoint
+    from adjoin.constraints.compliant import Compliant
+    from adjoin.constraints.joint_equality import JointCoupling
+    from adjoin.constraints.pgs import PGS
     from adjoin.dynamics.aba import aba, minverse
     from adjoin.dynamics.call import compute
     from adjoin.dynamics.centroidal import (
@@ -44,22 +45,21 @@ if TYPE_CHECKING:
     from adjoin.io.urdf_write import to_urdf
     from adjoin.model.compose import forest
     from adjoin.model.model import Model
+    from adjoin.simulation.checkpointing import checkpointed_rollout
     from adjoin.simulation.integrators import RK4, SemiImplicit
     from adjoin.simulation.simulator import Simulator
     from adjoin.simulation.state import SimulatorState, Trajectory
-    from adjoin.simulation.twin import checkpointed_rollout
-    from adjoin.trace.function import Integer, PerStep, Table, function
 
 __version__ = "0.1.0"
 
 __all__ = [
     "PGS",
     "RK4",
-    "Anticipating",
+    "AnticipatingAdjoint",
     "Compliant",
     "FrameConstraint",
     "Heightfield",
-    "Implicit",
+    "ImplicitAdjoint",
     "Integer",
     "JointCoupling",
     "Model",
@@ -69,7 +69,7 @@ __all__ = [
     "SimulatorState",
     "Table",
     "Trajectory",
-    "Unrolled",
+    "UnrolledAdjoint",
     "aba",
     "aba_derivatives",
     "bias_forces",
@@ -82,11 +82,13 @@ __all__ = [
     "centroidal_momentum_matrix_derivative",
     "centroidal_momentum_rate",
     "checkpointed_rollout",
+    "compat",
     "compute",
     "constrained_dynamics",
     "control",
     "coriolis_matrix",
     "crba",
+    "errors",
     "forest",
     "forward_kinematics",
     "frame_acceleration",
@@ -114,28 +116,29 @@ __all__ = [
     "save",
     "to_urdf",
     "torque_regressor",
+    "trace",
     "viewer",
 ]
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
 _HOMES = {
-    "Anticipating": "adjoin.contact.adjoint",
-    "Compliant": "adjoin.contact.compliant",
+    "AnticipatingAdjoint": "adjoin.constraints.adjoints",
+    "Compliant": "adjoin.constraints.compliant",
     "FrameConstraint": "adjoin.dynamics.constraint",
-    "Heightfield": "adjoin.contact.terrain",
-    "Implicit": "adjoin.contact.adjoint",
-    "Integer": "adjoin.trace.function",
-    "JointCoupling": "adjoin.contact.coupling",
+    "Heightfield": "adjoin.collision.terrain",
+    "ImplicitAdjoint": "adjoin.constraints.adjoints",
+    "Integer": "adjoin.compiler.runtime.function",
+    "JointCoupling": "adjoin.constraints.joint_equality",
     "Model": "adjoin.model.model",
-    "PGS": "adjoin.contact.pgs",
-    "PerStep": "adjoin.trace.function",
+    "PGS": "adjoin.constraints.pgs",
+    "PerStep": "adjoin.compiler.runtime.function",
     "RK4": "adjoin.simulation.integrators",
     "SemiImplicit": "adjoin.simulation.integrators",
     "Simulator": "adjoin.simulation.simulator",
     "SimulatorState": "adjoin.simulation.state",
-    "Table": "adjoin.trace.function",
+    "Table": "adjoin.compiler.runtime.function",
     "Trajectory": "adjoin.simulation.state",
-    "Unrolled": "adjoin.contact.adjoint",
+    "UnrolledAdjoint": "adjoin.constraints.adjoints",
     "aba": "adjoin.dynamics.aba",
     "aba_derivatives": "adjoin.dynamics.derivatives",
     "bias_forces": "adjoin.dynamics.rnea",
@@ -147,18 +150,20 @@ _HOMES = {
     "centroidal_momentum_matrix": "adjoin.dynamics.centroidal",
     "centroidal_momentum_matrix_derivative": "adjoin.dynamics.centroidal",
     "centroidal_momentum_rate": "adjoin.dynamics.centroidal",
-    "checkpointed_rollout": "adjoin.simulation.twin",
+    "checkpointed_rollout": "adjoin.simulation.checkpointing",
+    "compat": "adjoin.compat",
     "compute": "adjoin.dynamics.call",
     "constrained_dynamics": "adjoin.dynamics.constraint",
     "control": "adjoin.control",
     "coriolis_matrix": "adjoin.dynamics.coriolis",
     "crba": "adjoin.dynamics.crba",
+    "errors": "adjoin.errors",
     "forest": "adjoin.model.compose",
     "forward_kinematics": "adjoin.dynamics.kinematics",
     "frame_acceleration": "adjoin.dynamics.kinematics",
     "frame_velocity": "adjoin.dynamics.kinematics",
     "from_inertial_parameters": "adjoin.dynamics.regressor",
-    "function": "adjoin.trace.function",
+    "function": "adjoin.compiler.runtime.function",
     "gravity_forces": "adjoin.dynamics.rnea",
     "impulse_dynamics": "adjoin.dynamics.constraint",
     "inertial_parameters": "adjoin.dynamics.regressor",
@@ -180,6 +185,7 @@ _HOMES = {
     "save": "adjoin.io.store",
     "to_urdf": "adjoin.io.urdf_write",
     "torque_regressor": "adjoin.dynamics.regressor",
+    "trace": "adjoin.trace",
     "viewer": "adjoin.viewer",
 }
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from adjoin import robots
-from adjoin.contact.adjoint import Implicit
-from adjoin.contact.pgs import PGS
-from adjoin.control import Adam, Found, Objective, Spline, optimise
+from adjoin.constraints.adjoints import ImplicitAdjoint
+from adjoin.constraints.pgs import PGS
+from adjoin.control import Adam, Found, Objective, Spline
+from adjoin.control import optimize as optimize
 from adjoin.errors import InputError
 from adjoin.extras import needed
 from adjoin.simulation.simulator import Simulator
@@ -47,7 +48,7 @@ def main(folder: Path | None = None, quick: bool = False) -> list[Path]:
 def quadruped() -> Simulator:
     """A Go2 with servos, on four feet."""
     model = robots.load("go2").with_servos(kp=80.0, kd=2.0)
-    return Simulator(model, DT, PGS(adjoint=Implicit()), pairs=[(foot, "ground") for foot in FEET])
+    return Simulator(model, DT, PGS(adjoint=ImplicitAdjoint()), pairs=[(foot, "ground") for foot in FEET])
 
 
 def drop(sim: Simulator, count: int, device: torch.device) -> None:
@@ -98,7 +99,7 @@ def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> 
     )
     print(f"\n3. one learns to jump {AHEAD} m ahead by gradients through contact, from {starts} random starts at once")
     start = time.perf_counter()
-    found = optimise(objective, Adam(rate=0.05), starts=starts, iterations=iterations, progress=True)
+    found = optimize(objective, Adam(rate=0.05), starts=starts, iterations=iterations, progress=True)
     seconds = time.perf_counter() - start
     path = objective.rollout(found.best)
     print(f"   loss from {found.history.best[0].min():.2f} to {found.loss:.3f} in {seconds:.1f} s, with compiling")

@@ -11,9 +11,9 @@ import torch
 
 import adjoin
 from adjoin.cli import main
+from adjoin.compiler.runtime.cache import Cache
+from adjoin.compiler.runtime.cuda.kernel import find_ptxas
 from adjoin.errors import InputError
-from adjoin.trace.cache import Cache
-from adjoin.trace.cuda import find_ptxas
 
 COMMANDS = ("info", "robots", "check", "view", "simulate", "bench", "cache", "demo", "completion")
 ADJOIN = [sys.executable, "-m", "adjoin"]
@@ -163,7 +163,7 @@ def test_a_package_that_is_missing_is_named_before_any_work(package, line, told,
 def test_robots_lists_all_that_ship(data, told):
     rows = {row["name"]: row for row in data("robots")["robots"]}
     assert tuple(rows) == adjoin.robots.names()
-    assert (rows["go2"]["nv"], rows["go2"]["title"], rows["go2"]["licence"]) == (18, "Unitree Go2", "MPL-2.0")
+    assert (rows["go2"]["nv"], rows["go2"]["title"], rows["go2"]["license"]) == (18, "Unitree Go2", "MPL-2.0")
     assert told("robots")[0].splitlines()[8].split()[:5] == ["go2", "13", "18", "12", "16.09"]
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import adjoin
-from adjoin.control import ILQR, LBFGS, MPC, Controls, Objective, Solution, optimise
+from adjoin.control import ILQR, LBFGS, MPC, Controls, Objective, Solution
+from adjoin.control import optimize as optimize
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 F32, F64 = torch.float32, torch.float64
@@ -71,7 +72,7 @@ def test_mpc_drives_on_the_gpu_as_on_the_cpu(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
-def test_optimise_finds_on_the_gpu_what_it_finds_on_the_cpu(dtype: torch.dtype) -> None:
+def test_optimize_finds_on_the_gpu_what_it_finds_on_the_cpu(dtype: torch.dtype) -> None:
     sim, losses = two_link(), []
     for device in ("cpu", "cuda"):
         objective = Objective(
@@ -83,7 +84,7 @@ def test_optimise_finds_on_the_gpu_what_it_finds_on_the_cpu(dtype: torch.dtype) 
             decision=Controls(),
         )
         starts = 0.1 * torch.linspace(-1.0, 1.0, 4 * objective.size, dtype=dtype, device=device).reshape(4, -1)
-        found = optimise(objective, LBFGS(), starts=starts, iterations=60)
+        found = optimize(objective, LBFGS(), starts=starts, iterations=60)
         assert found.numbers.device.type == device
         losses.append(found.losses.cpu())
     torch.testing.assert_close(*losses, rtol=1e-2 if dtype == F32 else 1e-5, atol=1e-6)

@@ -3,7 +3,7 @@ import torch
 
 import adjoin
 from adjoin.control import scenes
-from adjoin.control.optimise import LBFGS, GaussNewton, optimise
+from adjoin.control.optimize import LBFGS, GaussNewton, optimize
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_arm_holds_the_ball_until_the_fingers_open(throw):
 
 
 def test_the_ball_is_thrown_to_where_it_comes_to_rest(throw):
-    found = optimise(throw, LBFGS(), starts=2, iterations=20, target=1e-12)
+    found = optimize(throw, LBFGS(), starts=2, iterations=20, target=1e-12)
     path = throw.rollout(found.numbers)
     assert found.history.loss[0].min() > 0.5
     assert found.losses.min() < 1e-12
@@ -73,7 +73,7 @@ def test_the_golf_ball_bounces_with_half_of_its_speed(golf):
 
 
 def test_the_golf_ball_gets_to_the_target_within_fifty_iterations(golf):
-    found = optimise(golf, GaussNewton(damping=10.0), starts=4, iterations=50, target=1e-12)
+    found = optimize(golf, GaussNewton(damping=10.0), starts=4, iterations=50, target=1e-12)
     assert found.history.loss[0].min() > 1.0
     assert found.loss < 1e-12
     assert found.losses.max() < 1e-4
@@ -84,7 +84,7 @@ def test_the_car_gets_to_the_target_within_ten_iterations():
     for seed in (0, 1):
         objective = scenes.racecar(seed)
         start = float(objective.rollout(objective.box.start).last.q[0])
-        found = optimise(objective, GaussNewton(), iterations=10)
+        found = optimize(objective, GaussNewton(), iterations=10)
         end = float(objective.rollout(found.best).last.q[0])
         assert start > 0.98
         assert abs(end - scenes.CAR_TARGET) < 1e-6

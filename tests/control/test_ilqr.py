@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import adjoin
-from adjoin.contact.terrain import Heightfield
+from adjoin.collision.terrain import Heightfield
+from adjoin.compiler.runtime.function import Function
 from adjoin.control.expansion import Expansion
 from adjoin.control.ilqr import ILQR, Solution
 from adjoin.control.inverse import Inverse
@@ -16,7 +17,6 @@ from adjoin.control.problems import Problems
 from adjoin.control.riccati import Fused, Gains, Wide
 from adjoin.errors import InputError
 from adjoin.trace import cos
-from adjoin.trace.function import Function
 
 F64 = torch.float64
 SLIDER = """<robot name="slider"><link name="rail"/><link name="cart"><inertial><mass value="2"/>

@@ -13,7 +13,7 @@ def system(n: int = 5, m: int = 2, batch: int = 3) -> list[torch.Tensor]:
     return [A, B, C @ C.mT, D @ D.mT + torch.eye(m, dtype=torch.float64)]
 
 
-def test_endless_horizon_solves_the_riccati_equation_and_stabilises() -> None:
+def test_endless_horizon_solves_the_riccati_equation_and_stabilizes() -> None:
     A, B, Q, R = system()
     gain, P = lqr(A, B, Q, R)
     after = A + B @ gain
@@ -48,7 +48,7 @@ def test_finite_horizon_is_the_least_squares_solution() -> None:
     torch.testing.assert_close(0.5 * start @ found.value[0] @ start, least, rtol=1e-10, atol=0.0)
 
 
-def test_what_cannot_be_stabilised_is_an_error() -> None:
+def test_what_cannot_be_stabilized_is_an_error() -> None:
     A, B = torch.diag(torch.tensor([2.0, 0.5])), torch.tensor([[0.0], [1.0]])
     with pytest.raises(InputError, match="no finite cost"):
         lqr(A, B, torch.eye(2), torch.eye(1))

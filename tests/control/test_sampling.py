@@ -8,7 +8,7 @@ from problems import LIMIT, SIM, TIGHT, bounded_optimum, cart, optimum, start
 
 from adjoin.control.decision import Controls, Numbers
 from adjoin.control.objective import Objective
-from adjoin.control.optimise import optimise
+from adjoin.control.optimize import optimize
 from adjoin.control.sampling import CMAES, MPPI
 from adjoin.errors import InputError
 
@@ -19,15 +19,15 @@ def label(method):
     return type(method).__name__
 
 
-def bowl(centre, scale=1.0, loss=None):
+def bowl(center, scale=1.0, loss=None):
     """A function of numbers alone."""
-    aim = torch.tensor(centre).double()
+    aim = torch.tensor(center).double()
 
     def squares(path, inputs):
         x = inputs.individual["x"]
         return (loss or (lambda y: y.square().sum(-1)))((x - aim) / scale)
 
-    decision = Numbers([0.0] * len(centre), lambda x: {"individual": {"x": x}})
+    decision = Numbers([0.0] * len(center), lambda x: {"individual": {"x": x}})
     return Objective(SIM, start(SIM), 1, loss=squares, decision=decision)
 
 
@@ -37,13 +37,13 @@ def rosenbrock(y):
 
 
 def test_cma_es_finds_the_bottom_of_a_curved_valley():
-    found = optimise(bowl([1.0] * 5, loss=rosenbrock), CMAES(sigma=0.5), starts=3, iterations=500)
+    found = optimize(bowl([1.0] * 5, loss=rosenbrock), CMAES(sigma=0.5), starts=3, iterations=500)
     assert found.loss < 1e-10
     torch.testing.assert_close(found.best, torch.ones(5).double(), rtol=0.0, atol=1e-4)
 
 
 def test_mppi_finds_the_bottom_of_a_bowl():
-    found = optimise(bowl([0.8, -0.6, 0.3]), MPPI(decay=0.95), starts=3, iterations=150, tolerance=0.0)
+    found = optimize(bowl([0.8, -0.6, 0.3]), MPPI(decay=0.95), starts=3, iterations=150, tolerance=0.0)
     assert found.losses.amax() < 1e-5
     torch.testing.assert_close(found.best, torch.tensor([0.8, -0.6, 0.3]).double(), rtol=0.0, atol=3e-3)
 
@@ -53,21 +53,21 @@ def test_mppi_finds_the_bottom_of_a_bowl():
 )
 def test_the_known_optimum_within_limits_is_approached_and_they_are_kept(method, close):
     least = bounded_optimum(LIMIT)[1]
-    found = optimise(cart(TIGHT), method, iterations=400)
+    found = optimize(cart(TIGHT), method, iterations=400)
     assert least - 1e-9 <= found.loss < (1.0 + close) * least
     assert found.numbers.abs().amax() <= LIMIT
 
 
 def test_cma_es_without_limits_approaches_the_known_optimum():
     best, least = optimum()
-    found = optimise(cart(), CMAES(), iterations=600)
+    found = optimize(cart(), CMAES(), iterations=600)
     assert found.loss == pytest.approx(least, rel=1e-5)
     torch.testing.assert_close(found.best, best, rtol=0.0, atol=0.02)
 
 
 def test_one_rollout_at_a_time_gives_the_same_as_a_generation_at_once():
-    together = optimise(cart(), CMAES(population=6), starts=2, iterations=10)
-    apart = optimise(cart(), CMAES(population=6, batched=False), starts=2, iterations=10)
+    together = optimize(cart(), CMAES(population=6), starts=2, iterations=10)
+    apart = optimize(cart(), CMAES(population=6, batched=False), starts=2, iterations=10)
     assert torch.equal(together.numbers, apart.numbers)
     assert together.history.rollouts.tolist() == apart.history.rollouts.tolist() == [2 + 12 * k for k in range(11)]
 
@@ -82,19 +82,19 @@ def test_a_generation_of_all_starts_is_one_launch_if_batched(batched, monkeypatc
         return plain(numbers)
 
     monkeypatch.setattr(objective, "losses", counted)
-    optimise(objective, CMAES(population=6, batched=batched), starts=2, iterations=3)
+    optimize(objective, CMAES(population=6, batched=batched), starts=2, iterations=3)
     assert sizes == ([2, 12, 12, 12] if batched else [1] * 38)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=label)
 def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(method):
-    whole = optimise(cart(), method, starts=2, iterations=12, seed=5)
-    half = optimise(cart(), method, starts=2, iterations=5, seed=5)
+    whole = optimize(cart(), method, starts=2, iterations=12, seed=5)
+    half = optimize(cart(), method, starts=2, iterations=5, seed=5)
     file = io.BytesIO()
     torch.save(half.state, file)
     file.seek(0)
     for state in (half.state, half.state, torch.load(file, weights_only=False)):
-        rest = optimise(cart(), method, iterations=7, resume=state)
+        rest = optimize(cart(), method, iterations=7, resume=state)
         assert torch.equal(rest.numbers, whole.numbers)
         assert torch.equal(rest.history.loss, whole.history.loss)
 
@@ -102,15 +102,15 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(method):
 @pytest.mark.parametrize("method", METHODS, ids=label)
 def test_many_starts_find_what_each_finds_alone(method):
     starts = cart().random(3)
-    together = optimise(cart(), method, starts=starts, iterations=10, seed=7)
-    alone = [optimise(cart(), method, starts=each, iterations=10, seed=7 + k) for k, each in enumerate(starts)]
+    together = optimize(cart(), method, starts=starts, iterations=10, seed=7)
+    alone = [optimize(cart(), method, starts=each, iterations=10, seed=7 + k) for k, each in enumerate(starts)]
     torch.testing.assert_close(together.numbers, torch.cat([x.numbers for x in alone]), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=label)
 def test_the_seed_decides_and_the_global_ones_are_left_alone(method):
     states = np.random.get_state()[1].copy(), torch.get_rng_state()  # pyright: ignore[reportAttributeAccessIssue]
-    first, again, other = (optimise(cart(), method, iterations=3, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (optimize(cart(), method, iterations=3, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.numbers, again.numbers)
     assert not torch.equal(first.numbers, other.numbers)
     assert np.array_equal(states[0], np.random.get_state()[1])
@@ -120,31 +120,31 @@ def test_the_seed_decides_and_the_global_ones_are_left_alone(method):
 @pytest.mark.parametrize("method", METHODS, ids=label)
 def test_samples_without_a_number_are_the_worst(method):
     objective = bowl([0.5, 0.5], loss=lambda y: torch.where(y[:, 0] > 0.0, torch.nan, y.square().sum(-1)))
-    found = optimise(objective, method, iterations=150, tolerance=0.0)
+    found = optimize(objective, method, iterations=150, tolerance=0.0)
     assert found.loss < 1e-4
     assert float(found.best[0]) <= 0.5
 
 
 def test_a_start_whose_loss_is_not_a_number_harms_no_other():
     starts = cart().random(3)
-    expected = optimise(cart(), MPPI(), starts=starts, iterations=5)
+    expected = optimize(cart(), MPPI(), starts=starts, iterations=5)
     starts[1] = torch.nan
-    found = optimise(cart(), MPPI(), starts=starts, iterations=5)
+    found = optimize(cart(), MPPI(), starts=starts, iterations=5)
     assert found.stopped == ["iterations", "failed", "iterations"]
     torch.testing.assert_close(found.losses[[0, 2]], expected.losses[[0, 2]], rtol=1e-12, atol=0.0)
 
 
 def test_it_stops_by_tolerance_and_when_cma_es_itself_is_done():
-    found = optimise(bowl([0.3, 0.2]), CMAES(patience=10_000), iterations=2000, tolerance=0.0)
+    found = optimize(bowl([0.3, 0.2]), CMAES(patience=10_000), iterations=2000, tolerance=0.0)
     assert found.stopped == ["stalled"]
     assert len(found.history.loss) < 500
     flat = bowl([0.3, 0.2], loss=lambda y: 1.0 + 1e-12 * y.square().sum(-1))
-    assert optimise(flat, MPPI(patience=5), iterations=50).stopped == ["tolerance"]
+    assert optimize(flat, MPPI(patience=5), iterations=50).stopped == ["tolerance"]
 
 
 def test_a_diagonal_covariance_takes_thousands_of_numbers():
     objective = bowl([0.1] * 2000)
-    found = optimise(objective, CMAES(diagonal=True, population=8, sigma=0.02), iterations=40)
+    found = optimize(objective, CMAES(diagonal=True, population=8, sigma=0.02), iterations=40)
     assert found.loss < 0.98 * float(found.history.loss[0, 0])
 
 
@@ -156,7 +156,7 @@ def test_samples_of_cma_es_may_be_wider_than_the_limits(sigma):
     for size in (1, 2):
         decision = Numbers([0.3] * size, lambda x: {"individual": {"x": x}}, (0.0, 1.0), 0.1)
         objective = Objective(SIM, start(SIM), 2, loss=square, decision=decision)
-        found = optimise(objective, CMAES(sigma=sigma), starts=4, iterations=40)
+        found = optimize(objective, CMAES(sigma=sigma), starts=4, iterations=40)
         assert found.loss < 1e-6
         assert found.numbers.amin() >= 0.0
 
@@ -165,22 +165,22 @@ def test_cma_es_leaves_numbers_alone_that_the_limits_hold():
     limits = torch.full((20,), LIMIT).double()
     limits[::2] = 0.1
     held = cart(TIGHT, Numbers([0.0] * 20, lambda x: {"controls": x.mT[..., None]}, (0.1 - 0.0 * limits, limits)))
-    found = optimise(held, CMAES(), starts=2, iterations=20)
+    found = optimize(held, CMAES(), starts=2, iterations=20)
     assert found.numbers[:, ::2].eq(0.1).all()
     assert found.loss < 0.9 * float(held.losses(held.box.start[None]))
     with pytest.raises(InputError, match="leave no number to decide"):
-        optimise(cart(decision=Controls(limits=(0.1, 0.1))), CMAES())
+        optimize(cart(decision=Controls(limits=(0.1, 0.1))), CMAES())
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cma", None)
     with pytest.raises(InputError, match=r"CMAES needs cma: pip install \'adjoin\[control\]\'"):
-        optimise(cart(decision=Controls()), CMAES(), iterations=1)
+        optimize(cart(decision=Controls()), CMAES(), iterations=1)
 
 
 def test_mppi_at_a_high_temperature_goes_to_the_mean_of_its_samples():
     method = MPPI(sigma=0.3, samples=4096, temperature=1e9)
-    rows = optimise(bowl([2.0, -1.0]), method, starts=2, iterations=1).state["rows"]
-    begun = optimise(bowl([2.0, -1.0]), method, starts=2, iterations=0).numbers
+    rows = optimize(bowl([2.0, -1.0]), method, starts=2, iterations=1).state["rows"]
+    begun = optimize(bowl([2.0, -1.0]), method, starts=2, iterations=0).numbers
     torch.testing.assert_close(rows["z"], begun, rtol=0.0, atol=5.0 * 0.3 / 4096**0.5)
     assert (rows["best"] - begun).norm(dim=-1).gt(0.5).all()

@@ -81,7 +81,7 @@ def worlds():
     go2 = adjoin.robots.load("go2").with_servos(kp=100.0, kd=3.0)
     for label, solver in {
         "unrolled": adjoin.PGS(),
-        "implicit": adjoin.PGS(adjoint=adjoin.Implicit()),
+        "implicit": adjoin.PGS(adjoint=adjoin.ImplicitAdjoint()),
         "elliptic": adjoin.PGS(elliptic=True, restitution=0.3),
         "compliant": adjoin.Compliant(),
     }.items():
@@ -89,7 +89,7 @@ def worlds():
     box = adjoin.robots.load("box")
     for label, solver in {
         "cold": adjoin.PGS(warm=False),
-        "anticipating": adjoin.PGS(adjoint=adjoin.Anticipating()),
+        "anticipating": adjoin.PGS(adjoint=adjoin.AnticipatingAdjoint()),
     }.items():
         yield f"box {label}", adjoin.Simulator(box, 1e-3, solver), None
     heights = 0.05 * torch.sin(torch.arange(64.0, dtype=torch.float64)).reshape(8, 8)

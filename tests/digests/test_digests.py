@@ -5,7 +5,7 @@ import json
 import pytest
 from digests import make
 
-from adjoin.trace.cpu import host
+from adjoin.compiler.runtime.cpu.kernel import host
 
 KNOWN = json.loads(make.FILE.read_text())
 

@@ -185,11 +185,11 @@ def test_kernels_pass_every_check():
     check_kernel(everything.kernel, [q, v, a])
 
 
-def test_a_robot_without_mass_has_no_centre():
+def test_a_robot_without_mass_has_no_center():
     model = floating()
     light = replace(model, bodies=tuple(replace(body, mass=0.0, inertia=(0.0,) * 6) for body in model.bodies))
     q, _, _ = states(light, 2)
-    with pytest.raises(InputError, match=r"^'floating' has no centre of mass: the masses of its bodies are 0$"):
+    with pytest.raises(InputError, match=r"^'floating' has no center of mass: the masses of its bodies are 0$"):
         center_of_mass(light, q)
     mass = torch.ones(3, dtype=torch.float64)
     assert center_of_mass(light, q, {"mass": mass}).isfinite().all()

@@ -9,6 +9,7 @@ from kernel_checks import check_kernel
 from kinds import every_kind
 from peers import ROBOTS, close, peer, robot, states
 
+from adjoin.compiler.runtime.function import Function
 from adjoin.dynamics.aba import aba
 from adjoin.dynamics.call import compute
 from adjoin.dynamics.constraint import FrameConstraint, constrained_dynamics, impulse_dynamics
@@ -20,10 +21,9 @@ from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, Frame
 from adjoin.spatial.rotation import from_quaternion
-from adjoin.trace.function import Function
 
 EXACT = 1e-13
-"""Regularisation that leaves no trace in float64."""
+"""Regularization that leaves no trace in float64."""
 
 FEET = tuple(FrameConstraint(f"{leg}_foot", kind="point") for leg in ("FL", "FR", "RL", "RR"))
 
@@ -60,7 +60,7 @@ def test_a_frame_held_to_the_world_agrees_with_the_dense_system(name):
     kind = "weld" if name not in ("racecar", "ant", "spined_quadruped", "allegro") else "point"
     held = FrameConstraint(tip(model), kind=kind)
     q, v, tau = states(model, 12)
-    options = {"constraints": (held,), "regularisation": EXACT}
+    options = {"constraints": (held,), "regularization": EXACT}
     both = {name: (name, options) for name in ("constrained_dynamics", "impulse_dynamics")}
     results = compute(model, q, v, tau=tau, quantities=both)
     (acceleration, forces), (after, _) = results.values()
@@ -125,16 +125,16 @@ def pinocchio_dynamics(peer, q, v, tau, constraints, gains=(0.0, 0.0)):
             (30.0, 7.0),
         ),
     ],
-    ids=["feet", "loop", "loop of points", "stabilised arm", "stabilised humanoid"],
+    ids=["feet", "loop", "loop of points", "stabilized arm", "stabilized humanoid"],
 )
 def test_pinocchio_agrees(name, constraints, gains):
     model = robot(name)
     q, v, tau = states(model, 12, seed=3)
     if any(c.other and c.kind == "point" for c in constraints):
         # While the point moves, Pinocchio's rows see it from the world, ours from the body that holds it.
-        v, _ = impulse_dynamics(model, q, v, constraints, regularisation=EXACT)
+        v, _ = impulse_dynamics(model, q, v, constraints, regularization=EXACT)
     acceleration, forces = constrained_dynamics(
-        model, q, v, tau, constraints, regularisation=EXACT, stabilisation=gains
+        model, q, v, tau, constraints, regularization=EXACT, stabilization=gains
     )
     for i in range(len(q)):
         expected, multipliers = pinocchio_dynamics(peer(name), q[i], v[i], tau[i], constraints, gains)
@@ -147,8 +147,8 @@ def test_joints_of_every_kind_and_joints_that_follow_others():
     model = every_kind()
     q, v, tau = states(model, 12)
     held = (FrameConstraint("slider_site"), FrameConstraint("wheel_site", "pusher_site", "point"))
-    v, _ = impulse_dynamics(model, q, v, held, regularisation=EXACT)
-    acceleration, forces = constrained_dynamics(model, q, v, tau, held, regularisation=EXACT)
+    v, _ = impulse_dynamics(model, q, v, held, regularization=EXACT)
+    acceleration, forces = constrained_dynamics(model, q, v, tau, held, regularization=EXACT)
     step, pulled = 1e-5, 0.0
     for k, (constraint, size) in enumerate(zip(held, (6, 3), strict=True)):
 
@@ -168,7 +168,7 @@ def test_joints_of_every_kind_and_joints_that_follow_others():
 def test_impulses_agree_with_pinocchio(restitution):
     model, two = robot("go2"), peer("go2")
     q, v, _ = states(model, 20)
-    after, impulses = impulse_dynamics(model, q, v, FEET, restitution, regularisation=EXACT)
+    after, impulses = impulse_dynamics(model, q, v, FEET, restitution, regularization=EXACT)
     for i in range(len(q)):
         at = two.q(q[i])
         rows = [
@@ -205,8 +205,8 @@ def test_forces_of_frames_at_rest_do_no_work_and_loops_leave_the_momentum_alone(
     model = robot("g1")
     loop = FrameConstraint("left_rubber_hand", "right_rubber_hand")
     q, v, tau = states(model, 8)
-    v, _ = impulse_dynamics(model, q, v, loop, regularisation=EXACT)
-    acceleration, forces = constrained_dynamics(model, q, v, tau, loop, regularisation=EXACT)
+    v, _ = impulse_dynamics(model, q, v, loop, regularization=EXACT)
+    acceleration, forces = constrained_dynamics(model, q, v, tau, loop, regularization=EXACT)
     constraining = rnea(model, q, v, acceleration) - tau
     assert float(forces.abs().max()) > 10.0
     close((constraining * v).sum(-1), torch.zeros(8))
@@ -216,7 +216,7 @@ def test_forces_of_frames_at_rest_do_no_work_and_loops_leave_the_momentum_alone(
 def test_the_same_constraint_twice_shares_the_force():
     model = robot("go2")
     q, v, tau = states(model, 8)
-    once = constrained_dynamics(model, q, v, tau, FEET, regularisation=EXACT)
+    once = constrained_dynamics(model, q, v, tau, FEET, regularization=EXACT)
     twice = constrained_dynamics(model, q, v, tau, FEET + FEET)
     close(twice.acceleration, once.acceleration, 1e-9)
     close(twice.forces, torch.cat([once.forces, once.forces], 1) / 2, 1e-9)
@@ -241,7 +241,7 @@ def test_gradients_survive_a_constraint_that_is_given_twice():
 def test_float32_is_close_to_float64():
     model = robot("go2")
     q, v, tau = states(model, 200)
-    exact = constrained_dynamics(model, q, v, tau, FEET, regularisation=EXACT)
+    exact = constrained_dynamics(model, q, v, tau, FEET, regularization=EXACT)
     single = constrained_dynamics(model, q.float(), v.float(), tau.float(), FEET)
     close(single.acceleration, exact.acceleration, 1e-4)
     close(single.forces, exact.forces, 1e-4)
@@ -309,7 +309,7 @@ def test_a_four_bar_linkage_keeps_its_loop_closed_and_its_energy(tilt):
 
     def slope(q, v):
         tau = torch.zeros(3, dtype=torch.float64)
-        return v, constrained_dynamics(model, q, v, tau, loop, stabilisation=(100.0, 20.0)).acceleration
+        return v, constrained_dynamics(model, q, v, tau, loop, stabilization=(100.0, 20.0)).acceleration
 
     turned = 0.0
     for _ in range(1000):
@@ -327,14 +327,14 @@ def test_a_four_bar_linkage_keeps_its_loop_closed_and_its_energy(tilt):
     assert abs(float(energy(model, q, v) - before)) < 1e-7 * abs(float(before))
 
 
-def test_stabilisation_closes_an_open_loop():
+def test_stabilization_closes_an_open_loop():
     model = four_bar()
     loop = FrameConstraint("end of coupler", "end of rocker", "point")
     q = torch.tensor([-1.5, 1.0, -1.9], dtype=torch.float64)
     v = torch.tensor([0.5, -0.3, 0.2], dtype=torch.float64)
     start = (ends(model, q)[0] - ends(model, q)[1]).norm()
     for _ in range(1000):
-        pulled = constrained_dynamics(model, q, v, torch.zeros_like(v), loop, stabilisation=(400.0, 40.0))
+        pulled = constrained_dynamics(model, q, v, torch.zeros_like(v), loop, stabilization=(400.0, 40.0))
         v = v + 1e-3 * pulled.acceleration
         q = q + 1e-3 * v
     assert float(start) > 0.05
@@ -347,7 +347,7 @@ def test_the_kernels_are_sound():
     held = FrameConstraint("end of coupler", kind="point")
 
     def dynamics(q, v, tau):
-        return constrained_dynamics(model, q, v, tau, loop, stabilisation=(10.0, 3.0))
+        return constrained_dynamics(model, q, v, tau, loop, stabilization=(10.0, 3.0))
 
     def impact(q, v):
         return impulse_dynamics(model, q, v, held, 0.3)
@@ -369,7 +369,7 @@ def test_gradients_with_a_gripper_that_mimics_and_its_parameters():
 
     def scored(q, v, tau, push, mass):
         result = constrained_dynamics(
-            model, q, v, tau, held, {model.bodies[3].name: push}, {"mass": mass}, stabilisation=(2.0, 1.0)
+            model, q, v, tau, held, {model.bodies[3].name: push}, {"mass": mass}, stabilization=(2.0, 1.0)
         )
         return sum((r * w).sum() for r, w in zip(result, weights, strict=True))
 

@@ -124,20 +124,20 @@ def test_energy_is_kept_in_free_motion(model):
 
 
 @pytest.mark.parametrize("model", FLYING, ids=lambda model: model.name)
-def test_momentum_is_kept_without_gravity_and_the_centre_of_mass_flies_straight(model):
+def test_momentum_is_kept_without_gravity_and_the_center_of_mass_flies_straight(model):
     # Turning at ten radians a second, with joint torques: inner forces change the energy, not the momentum.
     q, v, _, _ = samples(model, 4, spin=1.0)
     v[:, 3:6] *= SPIN
     torques = torch.randn(model.nv, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     torques[:6] = 0.0
     none = {"gravity": torch.zeros(3, dtype=torch.float64)}
-    momentum, centre = centroidal_momentum(model, q, v), center_of_mass(model, q)
+    momentum, center = centroidal_momentum(model, q, v), center_of_mass(model, q)
     apart, off = [], []
     for steps in (40, 80):
         after = simulate(model, q, v, 0.05, steps, torques, params=none)
         scale = momentum.abs().max(-1, keepdim=True).values
         apart.append(((centroidal_momentum(model, *after) - momentum) / scale).abs())
-        straight = centre + 0.05 * momentum[:, :3] / model.mass
+        straight = center + 0.05 * momentum[:, :3] / model.mass
         off.append((center_of_mass(model, after[0]) - straight).abs())
     assert apart[1].max() < 1e-5
     assert off[1].max() < 1e-7
@@ -145,7 +145,7 @@ def test_momentum_is_kept_without_gravity_and_the_centre_of_mass_flies_straight(
     assert falls_with_the_fourth_power(off)
 
 
-def test_in_gravity_the_centre_of_mass_falls_on_a_parabola():
+def test_in_gravity_the_center_of_mass_falls_on_a_parabola():
     model = chain("free", "revolute", "ball")
     q, v, _, _ = samples(model, 4, spin=1.0)
     start, momentum = center_of_mass(model, q), centroidal_momentum(model, q, v)[:, :3]

@@ -10,9 +10,9 @@ from peers import robot
 from reference import apart, on_floats, samples
 
 import adjoin
+from adjoin.compiler.ir import graph
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.linear import Factor, is_zero
-from adjoin.trace import graph
 
 
 def positive(size, seed, density=1.0):

@@ -169,7 +169,7 @@ def test_inertia_bias_inverse_and_forward_dynamics(name):
 
 @pytest.mark.parametrize("name", ["every joint", "gymnasium/ant.xml", "gymnasium/humanoid.xml"])
 def test_forces_on_bodies(name):
-    # MuJoCo's act at the centre of mass, in world axes; ours at the frame's origin.
+    # MuJoCo's act at the center of mass, in world axes; ours at the frame's origin.
     m, model = pair(name)
     data = mujoco.MjData(m)
     q, v, _, tau = samples(model, 8)

@@ -90,7 +90,7 @@ def test_parameters_go_there_and_back():
     close(rnea(model, q, v, a, params=back), rnea(model, q, v, a, params={"mass": mass}), 1e-12)
 
 
-def test_a_body_without_mass_has_its_centre_in_its_origin():
+def test_a_body_without_mass_has_its_center_in_its_origin():
     model = chain("revolute", "revolute")
     pi = inertial_parameters(model).clone()
     pi[1] = 0.0

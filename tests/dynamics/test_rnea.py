@@ -66,8 +66,8 @@ def test_an_external_force_does_the_work_of_the_point_forces_it_stands_for(refer
         return arms @ placement.rotation.T + placement.translation
 
     placement = theirs.place(q, frame)
-    centre = np.zeros(3) if reference == "world" else placement.translation
-    force, moment = pushes.sum(0), np.cross(points(q) - centre, pushes).sum(0)
+    center = np.zeros(3) if reference == "world" else placement.translation
+    force, moment = pushes.sum(0), np.cross(points(q) - center, pushes).sum(0)
     if reference == "local":
         force, moment = placement.rotation.T @ force, placement.rotation.T @ moment
     external = {frame: torch.from_numpy(np.concatenate([force, moment]))}
@@ -192,7 +192,7 @@ def test_a_parameter_given_is_a_parameter_of_the_model(parameter):
     close(rnea(model, q, v, a, params={parameter: value}), rnea(other, q, v, a), 1e-13)
 
 
-def test_quaternions_given_as_parameters_are_normalised():
+def test_quaternions_given_as_parameters_are_normalized():
     model = tree()
     q, v, a, _ = samples(model, 3)
     rotation = model.parameters(dtype=torch.float64)["joint_rotation"]

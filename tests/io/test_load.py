@@ -53,7 +53,7 @@ def test_a_path_a_text_and_bytes_are_the_same_robot(tmp_path):
     assert len({model.digest for model in models}) == 1
 
 
-def test_declared_encodings_are_honoured_in_bytes_and_not_in_text():
+def test_declared_encodings_are_honored_in_bytes_and_not_in_text():
     document = '<?xml version="1.0" encoding="iso-8859-1"?><robot name="café"><link name="é"/></robot>'
     assert adjoin.load(document.encode("iso-8859-1")).name == "café"
     assert adjoin.load(document).frames[0].name == "é"

@@ -165,7 +165,7 @@ def test_poses_and_inertias_at_random_configurations(name):
             same(shape.size[:sizes], m.geom_size[index][:sizes], f"{shape.name} size")
             same(shape.friction, m.geom_friction[index], f"{shape.name} friction")
             assert (shape.contype, shape.conaffinity) == (m.geom_contype[index], m.geom_conaffinity[index])
-        # Everything that moves, welded together where it stands: mass, centre of mass and inertia of the whole.
+        # Everything that moves, welded together where it stands: mass, center of mass and inertia of the whole.
         whole = expected = None
         for body, pose in zip(model.bodies, bodies, strict=True):
             if body.mass:
@@ -179,7 +179,7 @@ def test_poses_and_inertias_at_random_configurations(name):
                 expected = one if expected is None else inertias.combined(expected, one)
         if expected is not None:
             same(whole[0], expected[0], "mass")
-            same(whole[1], expected[1], "centre of mass")
+            same(whole[1], expected[1], "center of mass")
             same(whole[2], expected[2], "inertia")
 
 

@@ -12,7 +12,7 @@ from adjoin import robots
 from adjoin.io import store
 from adjoin.io.load import load
 from adjoin.io.urdf_write import to_urdf
-from adjoin.model import content
+from adjoin.model import digest as content
 
 SOME = LOADED[::4]
 

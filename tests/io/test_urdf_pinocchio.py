@@ -93,7 +93,7 @@ def test_joints_bodies_and_limits(name):
     same(model.mass, pinocchio.computeTotalMass(pin), "total mass")
     if model.fixture.mass:
         same(model.fixture.mass, pin.inertias[0].mass, "mass of the root")
-        same(model.fixture.com, pin.inertias[0].lever, "centre of mass of the root")
+        same(model.fixture.com, pin.inertias[0].lever, "center of mass of the root")
         same(symmetric(model.fixture.inertia), pin.inertias[0].inertia, "inertia of the root")
 
 

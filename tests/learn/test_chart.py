@@ -1,4 +1,4 @@
-"""Coordinates around a centre: there and back, and what they are as q, v and a."""
+"""Coordinates around a center: there and back, and what they are as q, v and a."""
 
 import torch
 from every_joint import every_joint, seeded

@@ -81,7 +81,7 @@ def test_bad_input_is_named():
         differentiate(model, time, q)
 
 
-def test_the_normalised_error_is_one_for_the_mean_and_zero_for_the_truth():
+def test_the_normalized_error_is_one_for_the_mean_and_zero_for_the_truth():
     measured = torch.randn(100, 3, generator=seeded(), dtype=torch.float64) * torch.tensor([1.0, 10.0, 0.1])
     assert nmse(measured, measured) == 0.0
     assert nmse(measured.mean(0).expand_as(measured), measured).item() == pytest.approx(1.0)

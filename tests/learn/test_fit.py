@@ -1,4 +1,4 @@
-"""Fits: true parameters from torques and from accelerations, by any optimiser; bad data are refused before."""
+"""Fits: true parameters from torques and from accelerations, by any optimizer; bad data are refused before."""
 
 import functools
 from dataclasses import replace

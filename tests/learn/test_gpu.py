@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import adjoin
-from adjoin.learn import Recording, Shooting, fit, fourier_excitation, rigid_body_params
+from adjoin.compat.differentiable_robot_model import rigid_body_params, train_epoch
+from adjoin.compat.differentiable_robot_model.robot_model import DifferentiableRobotModel
+from adjoin.learn import Recording, Shooting, fit, fourier_excitation
 from adjoin.learn.modules import Bounded, LogCholesky, Positive, Rotation, Triangular, Unconstrained
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.robot_model import DifferentiableRobotModel
-from adjoin.learn.training import train_epoch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 F64 = torch.float64

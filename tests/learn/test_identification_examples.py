@@ -7,7 +7,7 @@ import pytest
 
 def test_inverse_dynamics(run_example):
     said = run_example("07_identify.py")
-    before, after = (float(x) for x in re.findall(r"normalised error on another motion (\S+)", said))
+    before, after = (float(x) for x in re.findall(r"normalized error on another motion (\S+)", said))
     assert after < 1e-3 * before
 
 
@@ -23,8 +23,8 @@ def test_kinematics(run_example):
     assert last < 0.01 * first
 
 
-def test_trajectory_optimisation(run_example):
-    said = run_example("17_trajectory_optimisation.py")
+def test_trajectory_optimization(run_example):
+    said = run_example("17_trajectory_optimization.py")
     assert float(re.findall(r"distance to the goal +(\S+) mm", said)[0]) < 10.0
     assert float(re.findall(r"lowest above the wall +(\S+) m", said)[0]) > 0.5
     assert re.search(r"all inside the limits +True", said)

@@ -46,7 +46,7 @@ def made(name, *lead):
     return make(*tensors), tensors
 
 
-def randomised(name, scale=1.0, dtype=F64):
+def randomized(name, scale=1.0, dtype=F64):
     module, _ = made(name, MANY)
     module.to(dtype)
     generator = torch.Generator().manual_seed(1)
@@ -92,21 +92,21 @@ def test_kernels_take_in_what_the_module_gives(name):
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_positive_is_positive_and_bounded_stays_between_its_limits(scale):
-    assert bool((randomised("Positive", scale=scale) > 0.0).all())
-    assert bool((randomised("Positive with a floor", scale=scale) >= 2.5).all())
-    bounded = randomised("Bounded", scale=scale)
+    assert bool((randomized("Positive", scale=scale) > 0.0).all())
+    assert bool((randomized("Positive with a floor", scale=scale) >= 2.5).all())
+    bounded = randomized("Bounded", scale=scale)
     assert bool((bounded >= -1.0).all())
     assert bool((bounded <= 2.0).all())
 
 
 def test_positive_definite_is_positive_definite():
-    least, *_ = moments(randomised("PositiveDefinite"))
+    least, *_ = moments(randomized("PositiveDefinite"))
     assert bool((least > 0.0).all())
 
 
 @pytest.mark.parametrize("name", ["Covariance", "Triangular"])
 def test_inertias_are_those_of_some_distribution_of_mass(name):
-    a, b, c = moments(randomised(name))
+    a, b, c = moments(randomized(name))
     assert bool((a > 0.0).all())
     assert bool((a + b > c).all())
 
@@ -114,7 +114,7 @@ def test_inertias_are_those_of_some_distribution_of_mass(name):
 @pytest.mark.parametrize("name", ["Covariance", "Triangular", "LogCholesky"])
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_extreme_inertias_are_physical_up_to_rounding(name, dtype):
-    found = randomised(name, scale=4.0, dtype=dtype)
+    found = randomized(name, scale=4.0, dtype=dtype)
     a, b, c = moments((found.inertia if name == "LogCholesky" else found).double())
     rounding = 16.0 * torch.finfo(dtype).eps * c
     assert bool((a > -rounding).all())
@@ -122,7 +122,7 @@ def test_extreme_inertias_are_physical_up_to_rounding(name, dtype):
 
 
 def test_log_cholesky_is_always_physical():
-    mass, com, inertia = randomised("LogCholesky")
+    mass, com, inertia = randomized("LogCholesky")
     a, b, c = moments(inertia)
     assert bool((mass > 0.0).all())
     assert bool((a > 0.0).all())
@@ -143,7 +143,7 @@ def test_symmetric_and_unconstrained_reach_every_value():
 
 
 def test_rotations_are_unit_quaternions():
-    lengths = randomised("Rotation", scale=3.0).norm(dim=-1)
+    lengths = randomized("Rotation", scale=3.0).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=1e-14, atol=0.0)
 
 

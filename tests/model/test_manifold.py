@@ -7,11 +7,11 @@ import torch
 
 import adjoin
 from adjoin import trace
+from adjoin.compiler.ir import graph
 from adjoin.errors import InputError
 from adjoin.model import manifold
 from adjoin.model.joint import Joint
 from adjoin.model.parts import Body
-from adjoin.trace import graph
 
 KINDS = ("revolute", "continuous", "prismatic", "ball", "planar", "free")
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from test_manifold import KINDS
 
+from adjoin.compiler.ir import graph
 from adjoin.model import manifold
 from adjoin.model.joint import NEUTRAL, NV, Joint
 from adjoin.model.motion import joint_directions, joint_transform
 from adjoin.spatial.vector import IDENTITY, ZERO
-from adjoin.trace import graph
 
 AXES = [(0.0, 0.0, 1.0), (1.0, 0.0, 0.0), (0.0, 0.6, -0.8), (0.0, 0.0, -1.0)]
 

@@ -49,10 +49,10 @@ def primitive(shape: Geometry) -> Geometry:
     """The sphere, capsule or box that stands in for a mesh: from its bounding box in the axes of the mesh."""
     vertices = np.array(shape.vertices)
     low, high = vertices.min(0), vertices.max(0)
-    centre, half = (low + high) / 2, (high - low) / 2
+    center, half = (low + high) / 2, (high - low) / 2
     order = np.argsort(half)
     small, middle, large = (float(half[i]) for i in order)
-    position = transform_point((shape.rotation, shape.position), tuple(np.round(centre, 5).tolist()))
+    position = transform_point((shape.rotation, shape.position), tuple(np.round(center, 5).tolist()))
     shape = replace(shape, vertices=(), position=position)
     if large < 1.25 * small:
         return replace(shape, kind="sphere", size=(round(large, 4), 0.0, 0.0))
@@ -122,7 +122,7 @@ class Recipe:
     make: Callable[[], adjoin.Model]
     title: str
     source: str
-    licence: str
+    license: str
     needs: str = "installed"
 
 
@@ -159,7 +159,7 @@ def h1() -> adjoin.Model:
 
 
 def rod(mass: float, length: float, radius: float, along: int) -> tuple[float, ...]:
-    """Inertia of a solid cylinder about its centre."""
+    """Inertia of a solid cylinder about its center."""
     across, axial = mass * (3 * radius**2 + length**2) / 12, mass * radius**2 / 2
     xx, yy, zz = (axial if axis == along else across for axis in range(3))
     return (xx, 0.0, 0.0, yy, 0.0, zz)
@@ -392,7 +392,7 @@ RECIPES: dict[str, Recipe] = {
 
 def text(name: str) -> str:
     recipe = RECIPES[name]
-    lines = [f"{recipe.title}.", f"Figures: {recipe.source}.", f"Licence of the figures: {recipe.licence}."]
+    lines = [f"{recipe.title}.", f"Figures: {recipe.source}.", f"License of the figures: {recipe.license}."]
     lines.append("Written by adjoin.to_urdf. No meshes: where the source has them, primitives stand in for them.")
     if "xml" not in recipe.source and "h1" not in recipe.source and "own" not in recipe.source:
         lines.append("Right angles are made exact, and every joint has a motor.")

@@ -43,13 +43,13 @@ def test_the_zoo_has_what_was_asked_for():
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "pendulum"])
-def test_files_are_small_and_say_their_source_and_licence(name):
+def test_files_are_small_and_say_their_source_and_license(name):
     text = adjoin.robots.source(name).decode()
     assert len(text) < 64 * 1024
     header = re.search(r"<!--(.*?)-->", text, re.S)
     assert header is not None
     assert "Figures: " in header[1]
-    assert "Licence of the figures: " in header[1]
+    assert "License of the figures: " in header[1]
     assert "<mesh" not in text
     assert "hull" not in text
 

@@ -8,8 +8,8 @@ from kernel_checks import check_kernel
 from worlds import FEET, UPRIGHT, G, frictions, hinge, nothing, row_of_balls, servant, tensor, weight
 
 import adjoin
-from adjoin.contact.compliant import Compliant
-from adjoin.contact.pgs import PGS
+from adjoin.constraints.compliant import Compliant
+from adjoin.constraints.pgs import PGS
 from adjoin.dynamics.constraint import FrameConstraint
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator

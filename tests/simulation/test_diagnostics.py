@@ -6,8 +6,8 @@ import torch
 from worlds import UPRIGHT, frictions, hinge, nothing, tensor
 
 import adjoin
-from adjoin.contact.compliant import Compliant
-from adjoin.contact.pgs import PGS
+from adjoin.constraints.compliant import Compliant
+from adjoin.constraints.pgs import PGS
 from adjoin.errors import InputError
 from adjoin.simulation.diagnostics import STAGES
 from adjoin.simulation.integrators import RK4

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import adjoin
-from adjoin.contact import pgs
+from adjoin.constraints import pgs
 from adjoin.errors import InputError
 
 
@@ -41,6 +41,6 @@ def test_shapes_of_one_robot_touch_only_if_asked():
 
 
 def test_too_many_rows_for_the_implicit_adjoint_are_named():
-    sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=adjoin.PGS(adjoint=adjoin.Implicit()))
-    with pytest.raises(InputError, match=r"Implicit: 240 rows of constraints are too many for it, at most 80"):
+    sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=adjoin.PGS(adjoint=adjoin.ImplicitAdjoint()))
+    with pytest.raises(InputError, match=r"ImplicitAdjoint: 240 rows of constraints are too many for it, at most 80"):
         sim.step(sim.state())

@@ -173,7 +173,7 @@ def test_constants_and_weights_by_environment_agree():
 
 
 def test_functions_get_only_what_they_take():
-    def towards(q, v, goal, gain):
+    def toward(q, v, goal, gain):
         return gain * (goal - q)
 
     def speed(q, v, control):
@@ -185,10 +185,10 @@ def test_functions_get_only_what_they_take():
     sim = Simulator(hinge(), 1e-2, residual=drag)
     controls = tensor(1.0).expand(20, 1)
     named = {"gain": tensor(5.0), "drag": tensor(0.1)}
-    path = sim.rollout(sim.state(tensor(0.0)), controls, controller=towards, cost=speed, constants=named)
+    path = sim.rollout(sim.state(tensor(0.0)), controls, controller=toward, cost=speed, constants=named)
     torch.testing.assert_close(path.outputs["cost"], path.v[1:, 0].square())
     with pytest.raises(InputError, match=r"no function here takes constants\['gian'\]"):
-        sim.rollout(sim.state(tensor(0.0)), controls, controller=towards, constants={**named, "gian": named["gain"]})
+        sim.rollout(sim.state(tensor(0.0)), controls, controller=toward, constants={**named, "gian": named["gain"]})
 
 
 def test_a_residual_that_is_wrong_is_told_how():

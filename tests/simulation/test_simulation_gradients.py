@@ -12,8 +12,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from worlds import FEET, UPRIGHT, brick, four_bar, frictions, hinge, nothing, servant, simulator, tensor
 
 import adjoin
-from adjoin.contact.adjoint import Anticipating, Implicit, Unrolled
-from adjoin.contact.linearised import DIRECT
+from adjoin.constraints.adjoints import AnticipatingAdjoint, ImplicitAdjoint, UnrolledAdjoint
+from adjoin.constraints.linearized import DIRECT
 from adjoin.dynamics.constraint import FrameConstraint
 
 
@@ -132,7 +132,8 @@ def test_gradients_do_not_depend_on_which_states_are_kept():
 @pytest.mark.parametrize("elliptic", [False, True])
 def test_unrolled_and_implicit_agree_where_the_solve_has_converged(elliptic):
     unrolled, implicit = (
-        gradients(*landing(iterations=300, elliptic=elliptic, adjoint=adjoint)) for adjoint in (Unrolled(), Implicit())
+        gradients(*landing(iterations=300, elliptic=elliptic, adjoint=adjoint))
+        for adjoint in (UnrolledAdjoint(), ImplicitAdjoint())
     )
     for name, value in unrolled.items():
         torch.testing.assert_close(implicit[name], value, rtol=0.0, atol=1e-10 * float(value.norm()))
@@ -142,7 +143,7 @@ def test_implicit_sweeps_where_there_are_many_rows():
     model = adjoin.robots.load("ant")
     pairs = [(f"{name}_ankle_geom", "ground") for name in ("left", "right", "third", "fourth")]
     found = []
-    for adjoint in (Unrolled(), Implicit(sweeps=500)):
+    for adjoint in (UnrolledAdjoint(), ImplicitAdjoint(sweeps=500)):
         sim = simulator(model, 2e-3, pairs, iterations=1000, adjoint=adjoint)
         assert 3 * len(sim.contact_names) >= DIRECT
         legs = (0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)
@@ -156,7 +157,7 @@ def test_implicit_sweeps_where_there_are_many_rows():
 def test_only_anticipation_passes_gradients_to_a_contact_that_is_not_made():
     height = tensor(0.1 + 0.004).requires_grad_()
     slopes, ends = [], []
-    for adjoint in (Unrolled(), Implicit(), Anticipating(0.01), Anticipating(0.001)):
+    for adjoint in (UnrolledAdjoint(), ImplicitAdjoint(), AnticipatingAdjoint(0.01), AnticipatingAdjoint(0.001)):
         sim = simulator(adjoin.robots.load("ball"), 1e-3, adjoint=adjoint)
         after = sim.step(sim.state(torch.cat([tensor(0.0, 0.0), height, tensor(*UPRIGHT)])))
         slopes.append(float(torch.autograd.grad(after.v[2], height)[0]))
@@ -167,7 +168,7 @@ def test_only_anticipation_passes_gradients_to_a_contact_that_is_not_made():
     assert -1000.0 < slopes[2] < slopes[3] < 0.0
 
 
-@pytest.mark.parametrize("adjoint", [Unrolled(), Implicit()])
+@pytest.mark.parametrize("adjoint", [UnrolledAdjoint(), ImplicitAdjoint()])
 def test_a_contact_that_is_not_made_does_not_rub_even_at_rest(adjoint):
     sim = simulator(adjoin.robots.load("ball"), 1e-3, adjoint=adjoint)
     start = tensor(0.0, 0.0, 0.1 + 0.004, *UPRIGHT)
@@ -285,7 +286,7 @@ def test_stops_hold_while_feet_stand_and_count_only_where_they_are_reached():
 
 def test_unrolled_and_implicit_agree_at_stops():
     found = []
-    for adjoint in (Unrolled(), Implicit()):
+    for adjoint in (UnrolledAdjoint(), ImplicitAdjoint()):
         sim, given, _ = leaning(iterations=2000, adjoint=adjoint)  # with 200 they differ by 2e-2, with 2000 by 1e-8
         found.append(gradients(sim, {**given, "controls": given["controls"][:40]}))
     unrolled, implicit = found

@@ -10,8 +10,8 @@ from worlds import FEET, UPRIGHT, hinge, hopper, nothing, row_of_balls, servant,
 
 import adjoin
 from adjoin import progress
-from adjoin.contact.adjoint import Anticipating
-from adjoin.contact.pgs import PGS
+from adjoin.constraints.adjoints import AnticipatingAdjoint
+from adjoin.constraints.pgs import PGS
 from adjoin.errors import InputError, ModelError
 from adjoin.simulation.simulator import Simulator
 from adjoin.trace import tanh
@@ -187,7 +187,7 @@ def test_warm_starts_with_parameters_that_add_constraints():
     assert (path.q - cold.q).abs().max() < 1e-4
 
 
-# Linearisation
+# Linearization
 
 
 def test_a_linearization_is_that_of_finite_differences():
@@ -294,12 +294,12 @@ def test_what_a_controller_takes_may_be_one_per_environment():
     sim, state = world(), standing(3)
     goal = random(3, 2).requires_grad_()
 
-    def towards(q, v, given, goal, gain):
+    def toward(q, v, given, goal, gain):
         return gain * (goal - q[7:]) + given
 
     gain = tensor(4.0).reshape(())
     path = sim.rollout(
-        state, zeros(10, 2), controller=towards, individual={"goal": goal}, constants={"gain": gain.requires_grad_()}
+        state, zeros(10, 2), controller=toward, individual={"goal": goal}, constants={"gain": gain.requires_grad_()}
     )
     (slope,) = torch.autograd.grad(path.q[-1, 1].sum(), goal)
     assert slope[1].any()
@@ -307,7 +307,7 @@ def test_what_a_controller_takes_may_be_one_per_environment():
     alone = sim.rollout(
         sim.state(state.q[2], state.v[2]),
         zeros(10, 2),
-        controller=towards,
+        controller=toward,
         individual={"goal": goal[2]},
         constants={"gain": gain},
     )
@@ -398,7 +398,7 @@ def test_an_interrupt_without_a_progress_bar_is_an_interrupt(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adjoin.trace.operator.Kernel.run", interrupted)
+    monkeypatch.setattr("adjoin.compiler.runtime.operator.Kernel.run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sim.rollout(state, zeros(3, 1))
 
@@ -444,7 +444,7 @@ def test_an_interrupt_without_a_progress_bar_is_an_interrupt(monkeypatch):
         (lambda _: PGS(iterations=0), r"iterations must be a whole number of at least 1, got 0"),
         (lambda _: PGS(restitution=1.5), r"restitution must be between 0 and 1, got 1.5"),
         (lambda _: PGS(softness=-1.0), r"softness must not be negative, got -1.0"),
-        (lambda _: Anticipating(reach=0.0), r"reach must be positive, got 0.0"),
+        (lambda _: AnticipatingAdjoint(reach=0.0), r"reach must be positive, got 0.0"),
     ],
 )
 def test_messages(call, message):

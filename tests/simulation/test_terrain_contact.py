@@ -5,8 +5,8 @@ import torch
 from kernel_checks import DEVICES
 
 import adjoin
-from adjoin.contact.pgs import PGS
-from adjoin.contact.terrain import Heightfield
+from adjoin.collision.terrain import Heightfield
+from adjoin.constraints.pgs import PGS
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 

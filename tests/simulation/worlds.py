@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 import adjoin
-from adjoin.contact.pgs import PGS
+from adjoin.constraints.pgs import PGS
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Actuator, Body, Frame, Geometry
 from adjoin.simulation.simulator import Simulator

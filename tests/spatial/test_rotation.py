@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
+from adjoin.compiler.ir import graph
 from adjoin.spatial import inertia, motion, rotation, vector
-from adjoin.trace import graph
 
 
 def random_vector(rng, size=1.0):

@@ -178,7 +178,7 @@ def test_contact_forces_are_arrows_from_where_they_act(open_viewer):
     assert not arrows.visible
 
 
-def test_frames_and_the_centre_of_mass_are_drawn_when_asked_for(open_viewer):
+def test_frames_and_the_center_of_mass_are_drawn_when_asked_for(open_viewer):
     model = adjoin.robots.load("panda")
     viewer = open_viewer(model)
     viewer._frames.value = viewer._center_of_mass.value = True
@@ -186,8 +186,8 @@ def test_frames_and_the_centre_of_mass_are_drawn_when_asked_for(open_viewer):
     viewer.show(q)
     expected = adjoin.forward_kinematics(model, q, output="quaternion")[..., :3].numpy()
     assert viewer._scene._axes.batched_positions == pytest.approx(expected, abs=1e-5)
-    centre = adjoin.center_of_mass(model, q).numpy()
-    assert viewer._scene._balance.batched_positions[0] == pytest.approx(centre, abs=1e-5)
+    center = adjoin.center_of_mass(model, q).numpy()
+    assert viewer._scene._balance.batched_positions[0] == pytest.approx(center, abs=1e-5)
     viewer._frames.value = False
     assert not viewer._scene._axes.visible
 

@@ -122,12 +122,12 @@ def test_visual_meshes_take_the_place_of_collision_shapes(painted):
     visuals = read_visuals(model, file)
     assert list(visuals) == ["hand"]
     part, plate, box = visuals["hand"]
-    assert part.colour == (255, 0, 51)
+    assert part.color == (255, 0, 51)
     assert part.scale == (2.0, 2.0, 2.0)
     assert volume(part.mesh) == pytest.approx(1.0 / 6.0)
     assert part.position == (0.0, 0.0, 0.5)
     assert np.array(part.rotation) @ (1.0, 0.0, 0.0) == pytest.approx((0.0, 1.0, 0.0))
-    assert plate.colour == (255, 127, 0)
+    assert plate.color == (255, 127, 0)
     assert plate.mesh.vertices.min(0) == pytest.approx((-0.04, 0.0, 0.03))
     assert plate.mesh.vertices.max(0) == pytest.approx((0.0, 0.02, 0.03))
     assert box.scale == (0.5, 1.0, 1.5)

@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
 
 
 def _path(arguments: argparse.Namespace) -> int:
-    from adjoin.trace.cache import Cache
+    from adjoin.compiler.runtime.cache import Cache
 
     folder = Cache().folder
     show(arguments, {"path": folder}, "off" if folder is None else str(folder))
@@ -61,7 +61,7 @@ def _path(arguments: argparse.Namespace) -> int:
 
 
 def _size(arguments: argparse.Namespace) -> int:
-    from adjoin.trace.cache import Cache
+    from adjoin.compiler.runtime.cache import Cache
 
     found = {"kernels": len(Cache().entries()), "bytes": Cache().size()}
     show(arguments, found, f"{found['kernels']} kernels, {size(found['bytes'])}")
@@ -69,7 +69,7 @@ def _size(arguments: argparse.Namespace) -> int:
 
 
 def _clear(arguments: argparse.Namespace) -> int:
-    from adjoin.trace.cache import Cache
+    from adjoin.compiler.runtime.cache import Cache
 
     removed = Cache().clear()
     show(arguments, {"removed": removed}, f"removed {removed} kernels")
@@ -79,10 +79,11 @@ def _clear(arguments: argparse.Namespace) -> int:
 def _prebuild(arguments: argparse.Namespace) -> int:
     import torch
 
+    from adjoin.compiler.runtime.cache import Cache
+    from adjoin.compiler.runtime.cpu import kernel as cpu
+    from adjoin.compiler.runtime.cuda import kernel as cuda
+    from adjoin.compiler.runtime.operator import BITS, launched
     from adjoin.progress import Progress
-    from adjoin.trace import cpu, cuda
-    from adjoin.trace.cache import Cache
-    from adjoin.trace.operator import BITS, launched
 
     capability = re.fullmatch(r"sm_(\d+)", arguments.gpu or "sm_0")
     cache = Cache()

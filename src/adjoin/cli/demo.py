@@ -14,7 +14,7 @@ examples:
 def add(commands: Any) -> None:
     """Registers the command."""
     parser = commands.add_parser(
-        "demo", help="drop thousands of robots, optimise a motion through contact, write a replay", epilog=EXAMPLES
+        "demo", help="drop thousands of robots, optimize a motion through contact, write a replay", epilog=EXAMPLES
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the replay and the plot go")
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")

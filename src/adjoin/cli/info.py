@@ -60,7 +60,7 @@ def run_info(arguments: argparse.Namespace) -> int:
 
 def untested(model: "Model") -> list[str]:
     """Kinds of shapes that would touch and for which there is no test of contact."""
-    from adjoin.contact.pairs import pairs
+    from adjoin.collision.pairs import pairs
 
     shapes = model.geometries
     kinds = Counter(
@@ -96,10 +96,10 @@ def run_robots(arguments: argparse.Namespace) -> int:
         header = "" if name == robots.PENDULUM else robots.source(name).decode()
         comment = header[header.find("<!--") + 4 : header.find("-->")]
         title = comment.split("\n")[0].strip().rstrip(".") or "chain of equal rods; any number of links from Python"
-        licence = re.search(r"Licence[^:]*: (.*?)\.?\n", comment)
-        rows.append((name, len(model.bodies), model.nv, model.nu, model.mass, title, licence[1] if licence else ""))
-    head = ("name", "bodies", "dofs", "actuators", "mass (kg)", "what", "licence of its figures")
-    keys = ("name", "bodies", "nv", "nu", "mass", "title", "licence")
+        license = re.search(r"License[^:]*: (.*?)\.?\n", comment)
+        rows.append((name, len(model.bodies), model.nv, model.nu, model.mass, title, license[1] if license else ""))
+    head = ("name", "bodies", "dofs", "actuators", "mass (kg)", "what", "license of its figures")
+    keys = ("name", "bodies", "nv", "nu", "mass", "title", "license")
     show(arguments, {"robots": [dict(zip(keys, row, strict=True)) for row in rows]}, table(head, rows))
     return 0
 

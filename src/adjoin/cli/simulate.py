@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
     add_setup(parser)
     parser.add_argument("--seconds", type=positive, default=1.0, help="how long (default 1)")
     parser.add_argument("--environments", type=count, default=1, metavar="N", help="how many at once (default 1)")
-    parser.add_argument("--drop", type=float, default=0.0, metavar="M", help="metres to lift free bases at the start")
+    parser.add_argument("--drop", type=float, default=0.0, metavar="M", help="meters to lift free bases at the start")
     parser.add_argument("--seed", type=int, default=0, help="of what is random (default 0)")
     parser.add_argument("--device", help="cpu or cuda; by default a GPU if there is one")
     parser.add_argument("--every", type=count, metavar="K", help=f"keep every K-th state; by default one in {USUAL} s")

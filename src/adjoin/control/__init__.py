@@ -1,4 +1,4 @@
-"""Optimal control: objectives over rollouts, optimisers of them, trajectories and feedback. See docs/control.md."""
+"""Optimal control: objectives over rollouts, optimizers of them, trajectories and feedback. See docs/control.md."""
 
 from adjoin.control.decision import Controls, Learned, Numbers, Spline
 from adjoin.control.descent import LBFGS, SGD, Adam, GaussNewton
@@ -6,7 +6,7 @@ from adjoin.control.ilqr import ILQR, Solution
 from adjoin.control.lqr import Regulator, lqr
 from adjoin.control.mpc import MPC
 from adjoin.control.objective import Objective
-from adjoin.control.optimise import Found, History, optimise
+from adjoin.control.optimize import Found, History, optimize
 from adjoin.control.plot import plot_losses
 from adjoin.control.sampling import CMAES, MPPI
 
@@ -29,6 +29,6 @@ __all__ = [
     "Solution",
     "Spline",
     "lqr",
-    "optimise",
+    "optimize",
     "plot_losses",
 ]

@@ -1,4 +1,4 @@
-"""What an optimiser may decide: controls, splines of them, a robot's parameters, or anything that a function makes.
+"""What an optimizer may decide: controls, splines of them, a robot's parameters, or anything that a function makes.
 
 A decision stands for a vector of numbers. It says where they start, how far apart starts are, within which limits they
 stay, and what a rollout gets for them.
@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 
 class Decision(Protocol):
-    """What an optimiser may decide."""
+    """What an optimizer may decide."""
 
     def box(self, sim: Simulator, steps: int, like: torch.Tensor) -> Box:
         """Its numbers, in the dtype and on the device of `like`."""

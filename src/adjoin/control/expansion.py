@@ -16,6 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.compiler.ir.fold import FOLD
+from adjoin.compiler.ir.graph import Expr, binary, current_graph, unary
+from adjoin.compiler.ir.program import Program, Slot, trace
+from adjoin.compiler.ir.rewrite import copy_node
+from adjoin.compiler.ir.schedule import reachable
+from adjoin.compiler.runtime.function import Table
+from adjoin.compiler.runtime.operator import Kernel
 from adjoin.dynamics.linear import dot
 from adjoin.errors import InputError
 from adjoin.model import manifold
@@ -25,13 +32,6 @@ from adjoin.simulation.rollout import Shapes, Values, flat
 from adjoin.simulation.simulator import Simulator
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, select
-from adjoin.trace.fold import FOLD
-from adjoin.trace.function import Table
-from adjoin.trace.graph import Expr, binary, current_graph, unary
-from adjoin.trace.operator import Kernel
-from adjoin.trace.plan import reachable
-from adjoin.trace.program import Program, Slot, trace
-from adjoin.trace.rewrite import copy_node
 
 Rows = list[list[Scalar]]
 STRAIGHT = ("revolute", "prismatic", "continuous", "fixed")
@@ -46,7 +46,7 @@ def accepted(function: Callable[..., Any], first: int) -> Callable[[str], bool]:
 
 
 class Expansion:
-    """What a trajectory is optimised for, one step of it at a time.
+    """What a trajectory is optimized for, one step of it at a time.
 
     Args:
         sim: the simulator.

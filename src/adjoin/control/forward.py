@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.compiler.runtime.function import Function, PerStep
+from adjoin.compiler.runtime.operator import arrange
 from adjoin.control.expansion import Expansion
 from adjoin.control.limited import Bounds, clamped
 from adjoin.control.problems import Problems
@@ -15,8 +17,6 @@ from adjoin.model import manifold
 from adjoin.simulation.rollout import Values
 from adjoin.simulation.state import FINE
 from adjoin.trace import scan, select
-from adjoin.trace.function import Function, PerStep
-from adjoin.trace.operator import arrange
 
 ENDS = ("last_q", "last_v", "cost")
 """What a path has once, not for each step."""

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from adjoin.compiler.runtime.function import Table
 from adjoin.control.expansion import Expansion, accepted
 from adjoin.control.search import Passes, Search
 from adjoin.errors import InputError
 from adjoin.simulation.given import Input, slot
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
-from adjoin.trace.function import Table
 
 PROBLEMS = ("cost", "converged", "iterations")
 """Results that a problem has once, not for each step."""
@@ -63,7 +63,7 @@ class ILQR:
         limits: of the controls: whether those of the actuators hold, or a pair of lower and upper limits within
             them. Without limits actuators give whatever is asked of them.
         second_order: whether second derivatives of the steps count (differential dynamic programming); without them
-            (iLQR) iterations are cheaper, and take smaller regularisation.
+            (iLQR) iterations are cheaper, and take smaller regularization.
 
     Attributes:
         bounds: lower and upper limit of each control.

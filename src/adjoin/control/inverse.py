@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.contact.blocks import Block
-from adjoin.contact.solver import Free, Settled
+from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.runtime.function import Table
+from adjoin.constraints.blocks import Block
+from adjoin.constraints.solver import Free, Settled
 from adjoin.control.expansion import Expansion, Rows, folded, jacobian, plain, units
 from adjoin.control.riccati import Fused, Step, straightened
 from adjoin.dynamics.linear import Factor
 from adjoin.simulation.rollout import Values, flat
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import when
-from adjoin.trace.function import Table
-from adjoin.trace.program import Slot, trace
 
 
 @dataclass
@@ -151,11 +151,11 @@ class Inverse(Fused):
         upper = np.triu_indices(n)
         bent = (Q[:n, :n] + Q[:n, n:] @ turn)[upper]
 
-        def unregularised(values: Any) -> Any:
+        def unregularized(values: Any) -> Any:
             following, bent, feed, gain, mu = values
             return following - mu * (feed @ gain), bent - mu * (gain.T @ gain)[upper], feed, gain, mu
 
-        following, bent, *_ = when(mu > 0.0, unregularised, (following, bent, feed, gain, mu))
+        following, bent, *_ = when(mu > 0.0, unregularized, (following, bent, feed, gain, mu))
         fall = linear[n:] @ step
         second = -0.5 * (fall + mu * (feed @ feed))
         return Step(list(feed), gain.tolist(), list(following), list(bent), fall, second, fine)

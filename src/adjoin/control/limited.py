@@ -47,7 +47,7 @@ def gains(
         mixed: Q_ux.
         slope: Q_u.
         control: where du = 0.
-        mu: regularisation.
+        mu: regularization.
         bounds: of the control.
     """
     size = len(slope)

@@ -96,5 +96,5 @@ def _endless(A: torch.Tensor, B: torch.Tensor, Q: torch.Tensor, R: torch.Tensor)
         if bool((more.abs().amax((-2, -1)) <= close * value.abs().amax((-2, -1))).all()):
             return value
     raise InputError(
-        "lqr: the endless horizon has no finite cost; can the controls stabilise every motion that Q sees?"
+        "lqr: the endless horizon has no finite cost; can the controls stabilize every motion that Q sees?"
     )

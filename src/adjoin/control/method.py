@@ -1,4 +1,4 @@
-"""What a method of optimisation is given, and what it keeps.
+"""What a method of optimization is given, and what it keeps.
 
 Numbers are counted from the decision's start in units of its spread, and kept within their limits by projection.
 """

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import forward_ad
 
+from adjoin.compiler.runtime.function import Function
 from adjoin.control.decision import Box, Controls, Decision, Spline
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import FINE, SimulatorState, Trajectory
-from adjoin.trace.function import Function
 
 PARTS = ("state", "controls", "params", "individual")
 """What a decision may give to a rollout."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adjoin.control.optimise import History
+from adjoin.control.optimize import History
 from adjoin.errors import InputError
 from adjoin.extras import needed
 

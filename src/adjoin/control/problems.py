@@ -1,4 +1,4 @@
-"""Tensors of a batch of problems of trajectory optimisation."""
+"""Tensors of a batch of problems of trajectory optimization."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ class Problems(NamedTuple):
 
     Attributes:
         once: (batch, ...): the states to begin with, named tensors, "last_q", "last_v" and "cost" of a path, "mu", the
-            regularisation, and how the search stands.
+            regularization, and how the search stands.
         each: (steps, batch, ...): of a path the states before each step and the controls, and named tensors.
     """
 

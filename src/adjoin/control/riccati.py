@@ -1,7 +1,7 @@
 """The backward pass of differential dynamic programming: from the cost's and the steps' derivatives to gains.
 
 Mayne 1966. With V the cost to go from the next step, Q = l + V o step to second order in (dx, du), and mu the
-regularisation, `limited` gives k and K:
+regularization, `limited` gives k and K:
 
     k = argmin of half k.(Q_uu + mu) k + Q_u.k within the limits,    K = -(Q_uu + mu)⁻¹ Q_ux for controls not at one,
     V_x = Q_x + Q_xu k - mu Kᵀk,    V_xx = Q_xx + Q_xu K - mu KᵀK.
@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from adjoin.compiler.runtime.function import Function, PerStep
+from adjoin.compiler.runtime.operator import arrange
 from adjoin.control.expansion import Expansion, Rows, units
 from adjoin.control.limited import Bounds, gains
 from adjoin.control.problems import Problems
@@ -24,8 +26,6 @@ from adjoin.dynamics.linear import dot
 from adjoin.simulation.rollout import Values
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import scan, select
-from adjoin.trace.function import Function, PerStep
-from adjoin.trace.operator import arrange
 
 SMALL = 28
 """Numbers of dx and du together up to which the whole pass is one launch."""

@@ -1,4 +1,4 @@
-"""Optimisers without gradients, for the same objectives: CMA-ES and MPPI.
+"""Optimizers without gradients, for the same objectives: CMA-ES and MPPI.
 
 Sources: Hansen and Ostermeier, Completely derandomized self-adaptation in evolution strategies, 2001, by the package
 `cma`; Williams et al., Information theoretic MPC for model-based reinforcement learning, 2017.

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from adjoin import robots
-from adjoin.contact.adjoint import Implicit
-from adjoin.contact.pgs import PGS
-from adjoin.contact.solver import Solver
+from adjoin.constraints.adjoints import ImplicitAdjoint
+from adjoin.constraints.pgs import PGS
+from adjoin.constraints.solver import Solver
 from adjoin.control.decision import Controls, Decision, Numbers
 from adjoin.control.objective import Inputs, Objective
 from adjoin.dynamics.kinematics import forward_kinematics
@@ -55,8 +55,8 @@ def throw(
     after 1 s; torques after that do nothing to it. The target is out of the arm's reach.
 
     Args:
-        contact: by default `PGS(adjoint=Implicit())`: its gradient differs from that of `PGS()` by 1 %, as 20 sweeps
-            have not converged on the grip, and takes a fifth of the time.
+        contact: by default `PGS(adjoint=ImplicitAdjoint())`: its gradient differs from that of `PGS()` by 1 %, as
+            20 sweeps have not converged on the grip, and takes a fifth of the time.
         dtype: of the start and of all that follows from it.
         device: the same.
     """
@@ -84,7 +84,7 @@ def throw(
         return {"force": [*gravity_forces(loaded, q[:9]), *[0.0] * 6]}
 
     pairs = [("arm/pad0", "ball/ball"), ("arm/pad1", "ball/ball"), ("ball/ball", "ground")]
-    sim = Simulator(world, 0.01, contact or PGS(adjoint=Implicit()), pairs=pairs, ground=True, residual=carried)
+    sim = Simulator(world, 0.01, contact or PGS(adjoint=ImplicitAdjoint()), pairs=pairs, ground=True, residual=carried)
     home = torch.tensor([*panda.keyframe("home").q[:7], 0.02, 0.02], dtype=torch.float64)
     hand = forward_kinematics(arm, home, "panda_hand_tcp")[:3, 3]
     q = torch.cat([home, hand, torch.tensor([1.0, 0.0, 0.0, 0.0])]).to(device, dtype)

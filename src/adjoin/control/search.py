@@ -1,7 +1,7 @@
 """The iterations of differential dynamic programming, for a batch of problems at once.
 
 Each is a backward pass (see `riccati`) and a forward pass (see `forward`). The problems whose whole step does not lower
-their cost try shorter ones together; where none does, regularisation rises. A CPU works on so many problems together
+their cost try shorter ones together; where none does, regularization rises. A CPU works on so many problems together
 that their gains stay in its caches; those that are done make room for others.
 """
 
@@ -23,16 +23,16 @@ SHORTER = tuple(0.5**n for n in range(1, 9))
 """Parts of a step that are tried where the whole one is no good."""
 
 SHORT = 0.1
-"""The part of a step below which regularisation rises; it falls after whole steps."""
+"""The part of a step below which regularization rises; it falls after whole steps."""
 
 ENOUGH = 0.1
 """The part of the expected fall of the cost that must come true."""
 
 LEAST, MOST, FASTER = 1e-6, 1e8, 10.0
-"""Regularisation: from where it rises, where a problem is given up, and how it rises and falls."""
+"""Regularization: from where it rises, where a problem is given up, and how it rises and falls."""
 
 SMALLEST = 1e-4
-"""Regularisation up to which a problem can be done."""
+"""Regularization up to which a problem can be done."""
 
 LEAVING = 0.1
 """The part of the problems worked on that must be done before they make room."""

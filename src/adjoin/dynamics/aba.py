@@ -147,13 +147,13 @@ def aba(
     reference: str = "local",
     passive: bool = False,
 ) -> Any:
-    """Forward dynamics: the accelerations under the generalised forces `tau`.
+    """Forward dynamics: the accelerations under the generalized forces `tau`.
 
     Args:
         model: the robot.
         q: configuration, (..., nq).
         v: velocity, (..., nv).
-        tau: generalised forces, (..., nv).
+        tau: generalized forces, (..., nv).
         external: forces from outside: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
         params: parameters to take the place of the model's, each for the batch or one per environment.
         reference: axes of `external`, and the point its moments are about: "local", "world", or

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from adjoin import dynamics
+from adjoin.compiler.runtime.function import Function
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import Load, State
 from adjoin.errors import InputError
 from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.spatial.motion import STILL
-from adjoin.trace.function import Function
 
 INPUTS = ("q", "v", "a", "tau")
 ALL = None  # the name of external forces given for all bodies at once
@@ -278,7 +278,7 @@ def compute(
         q: configuration, (..., nq).
         v: velocity, (..., nv), if a quantity needs it.
         a: acceleration, (..., nv), if a quantity needs it.
-        tau: generalised forces, (..., nv), if a quantity needs them.
+        tau: generalized forces, (..., nv), if a quantity needs them.
         quantities: names of functions of this library, as in `["crba", "bias_forces"]`; or your own labels for them,
             with their options: `{"M": "crba", "foot": ("jacobian", {"frame": "FL_foot"})}`.
         external: forces from outside, see `rnea`.

@@ -1,4 +1,4 @@
-"""The robot as a whole: its centre of mass, and its momentum about it.
+"""The robot as a whole: its center of mass, and its momentum about it.
 
 The sums run from the tips to the roots and stay in the bodies' own frames: of what a body carries, the first moment
 and its rates as someone on the body sees them. Neither velocities nor poses of bodies are needed for that. The
@@ -64,9 +64,9 @@ def carried_moments(state: State, rates: int = 0) -> dict[int, list[Vector3]]:
 
 
 def share_of(mass: Scalar, robot: Robot) -> Scalar:
-    """One over a mass that a centre is taken of."""
+    """One over a mass that a center is taken of."""
     if is_zero(mass):
-        raise InputError(f"{robot.model.name!r} has no centre of mass: the masses of its bodies are 0")
+        raise InputError(f"{robot.model.name!r} has no center of mass: the masses of its bodies are 0")
     return 1.0 / mass
 
 
@@ -109,7 +109,7 @@ def center_of_mass_jacobian_of(state: State) -> list[list[Scalar]]:
 
 
 def trunk_of(state: State) -> tuple[int, Transform]:
-    """Where to add up momentum about the centre of mass: the body that carries all, or else the world.
+    """Where to add up momentum about the center of mass: the body that carries all, or else the world.
 
     Its pose is given without its place: no distance from the world's origin enters, nor its rounding.
     """
@@ -118,13 +118,13 @@ def trunk_of(state: State) -> tuple[int, Transform]:
 
 
 def center_in(state: State, body: int) -> Vector3:
-    """The centre of mass of what a body carries, in the body's frame."""
+    """The center of mass of what a body carries, in the body's frame."""
     mass = carried_masses(state.robot)[body]
     return vector.scale(share_of(mass, state.robot), carried_moments(state)[body][0])
 
 
 def total_about_center(state: State, forces: Sequence[Spatial]) -> Spatial:
-    """The sum of forces, or momenta, of all bodies (each in its own frame), about the centre of mass, in world axes."""
+    """The sum of forces, or momenta, of all bodies (each in its own frame), about the center of mass, in world axes."""
     trunk, (rotation, _) = trunk_of(state)
     total: dict[int, Spatial] = {**dict(enumerate(forces)), WORLD: (ZERO, ZERO)}
     for body in reversed(range(state.robot.count)):
@@ -154,7 +154,7 @@ def centroidal_momentum_rate_of(state: State) -> list[Scalar]:
 
 
 def _arms(state: State) -> list[Transform]:
-    """Of each body in world axes, as seen from the centre of mass."""
+    """Of each body in world axes, as seen from the center of mass."""
     trunk, first = trunk_of(state)
     center = vector.apply(first[0], center_in(state, trunk))
     poses = transforms_from(state, trunk, first)
@@ -207,7 +207,7 @@ def centroidal_momentum_matrix_derivative_of(state: State) -> list[list[Scalar]]
 
 
 def center_of_mass(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The centre of mass of all that moves, in the world.
+    """The center of mass of all that moves, in the world.
 
     Args:
         model: the robot.
@@ -221,7 +221,7 @@ def center_of_mass(model: Model, q: Any, params: Mapping[str, Any] | None = None
 
 
 def center_of_mass_jacobian(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The Jacobian of the centre of mass: its velocity is J v.
+    """The Jacobian of the center of mass: its velocity is J v.
 
     Returns:
         J, (..., 3, nv), world axes; the arguments are those of `center_of_mass`.
@@ -230,7 +230,7 @@ def center_of_mass_jacobian(model: Model, q: Any, params: Mapping[str, Any] | No
 
 
 def center_of_mass_velocity(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The velocity of the centre of mass.
+    """The velocity of the center of mass.
 
     Args:
         model: the robot.
@@ -245,7 +245,7 @@ def center_of_mass_velocity(model: Model, q: Any, v: Any, params: Mapping[str, A
 
 
 def center_of_mass_acceleration(model: Model, q: Any, v: Any, a: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The acceleration of the centre of mass.
+    """The acceleration of the center of mass.
 
     Args:
         model: the robot.
@@ -261,7 +261,7 @@ def center_of_mass_acceleration(model: Model, q: Any, v: Any, a: Any, params: Ma
 
 
 def centroidal_momentum(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The momentum of all bodies about their centre of mass; drives' armature has none.
+    """The momentum of all bodies about their center of mass; drives' armature has none.
 
     Args:
         model: the robot.

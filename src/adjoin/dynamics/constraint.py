@@ -48,7 +48,7 @@ from adjoin.spatial.vector import ZERO, Vector3
 from adjoin.trace import implicit
 
 KINDS = ("weld", "point")
-REGULARISATION = 1e-6
+REGULARIZATION = 1e-6
 REFINEMENTS = 2
 
 
@@ -60,7 +60,7 @@ class FrameConstraint:
         frame: name of the frame that is held.
         other: name of the frame that holds it; the world's origin if None.
         kind: "weld": the frame cannot move at all against the other; "point": its origin cannot, but it can turn.
-        position: where in the other frame the held one belongs, m. Like `rotation`, it matters only to stabilisation:
+        position: where in the other frame the held one belongs, m. Like `rotation`, it matters only to stabilization:
             without it, frames are held where they are.
         rotation: how the held frame is turned there, quaternion [w x y z].
     """
@@ -193,10 +193,10 @@ class Multipliers:
     Args:
         state: of the robot.
         constraints: what is held.
-        regularisation: see `constrained_dynamics`.
+        regularization: see `constrained_dynamics`.
     """
 
-    def __init__(self, state: State, constraints: Sequence[FrameConstraint], regularisation: float):
+    def __init__(self, state: State, constraints: Sequence[FrameConstraint], regularization: float):
         self.held = [Held(state, constraint) for constraint in constraints]
         self.inertia = inertia_factor(state)
         self.halves: Rows = []
@@ -209,7 +209,7 @@ class Multipliers:
                 size = sum((self._product(half, half) for half in halves), 0.0)
                 self.places += [(index, k) for k in kept]
                 self.halves += halves
-                softness += [regularisation / len(kept) * size for _ in kept]
+                softness += [regularization / len(kept) * size for _ in kept]
         self.softness = softness
         scaled = [self.inertia.scaled(half) for half in self.halves]
         matrix = [[dot(a, b) for b in scaled[: i + 1]] for i, a in enumerate(self.halves)]
@@ -249,12 +249,12 @@ def constrained_dynamics_of(
     state: State,
     constraints: tuple[FrameConstraint, ...],
     passive: bool = False,
-    regularisation: float = REGULARISATION,
-    stabilisation: tuple[float, float] = (0.0, 0.0),
+    regularization: float = REGULARIZATION,
+    stabilization: tuple[float, float] = (0.0, 0.0),
 ) -> ConstrainedDynamics:
     """`constrained_dynamics` over scalars."""
-    robot, (stiffness, damping) = state.robot, stabilisation
-    solver = Multipliers(state, constraints, regularisation)
+    robot, (stiffness, damping) = state.robot, stabilization
+    solver = Multipliers(state, constraints, regularization)
     tau = state.tau
     if passive:
         tau = [t + p for t, p in zip(tau, passive_forces_of(state), strict=True)]
@@ -294,10 +294,10 @@ def impulse_dynamics_of(
     state: State,
     constraints: tuple[FrameConstraint, ...],
     restitution: float = 0.0,
-    regularisation: float = REGULARISATION,
+    regularization: float = REGULARIZATION,
 ) -> ImpulseDynamics:
     """`impulse_dynamics` over scalars."""
-    solver = Multipliers(state, constraints, regularisation)
+    solver = Multipliers(state, constraints, regularization)
     missing = [[(1.0 + restitution) * x for x in held.velocity()] for held in solver.held]
     change, impulses = solver.solve([0.0] * state.robot.nv, solver.rows(missing))
     return ImpulseDynamics([v + x for v, x in zip(state.v, change, strict=True)], solver.wrenches(impulses))
@@ -314,29 +314,29 @@ def constrained_dynamics(
     *,
     reference: str = "local",
     passive: bool = False,
-    regularisation: float = REGULARISATION,
-    stabilisation: tuple[float, float] = (0.0, 0.0),
+    regularization: float = REGULARIZATION,
+    stabilization: tuple[float, float] = (0.0, 0.0),
 ) -> ConstrainedDynamics:
     """Forward dynamics with frames held to the world or to one another, and the forces that hold them.
 
     Held frames keep the velocity they have, which should be 0: only accelerations are constrained, unless
-    `stabilisation` pulls positions and velocities back to where they belong.
+    `stabilization` pulls positions and velocities back to where they belong.
 
     Args:
         model: the robot.
         q: configuration, (..., nq).
         v: velocity, (..., nv).
-        tau: generalised forces, (..., nv).
+        tau: generalized forces, (..., nv).
         constraints: what is held: constants of the kernel.
         external: further forces from outside: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
         params: parameters to take the place of the model's, each for the batch or one per environment.
         reference: axes of `external`, and the point its moments are about: "local", "world", or
             "local_world_aligned" (the frame's origin, world axes).
         passive: whether springs, damping and dry friction of the joints act too.
-        regularisation: e above, as a fraction of what it is added to: of the mean of the diagonal of J M⁻¹ Jᵀ over the
+        regularization: e above, as a fraction of what it is added to: of the mean of the diagonal of J M⁻¹ Jᵀ over the
             three linear, or the three angular, rows of a constraint. Of constraints that say the same thing twice,
             each does its share. In float32 it should not be less than 1e-6.
-        stabilisation: (kp, kd) of Baumgarte's method, 1/s² and 1/s: the error x of each constraint follows
+        stabilization: (kp, kd) of Baumgarte's method, 1/s² and 1/s: the error x of each constraint follows
             x'' + kd x' + kp x = 0. Critical damping has kd² = 4 kp.
 
     Returns:
@@ -353,8 +353,8 @@ def constrained_dynamics(
         reference=reference,
         constraints=_several("constrained_dynamics", constraints),
         passive=passive,
-        regularisation=regularisation,
-        stabilisation=tuple(stabilisation),
+        regularization=regularization,
+        stabilization=tuple(stabilization),
     )
 
 
@@ -366,7 +366,7 @@ def impulse_dynamics(
     restitution: float = 0.0,
     params: Mapping[str, Any] | None = None,
     *,
-    regularisation: float = REGULARISATION,
+    regularization: float = REGULARIZATION,
 ) -> ImpulseDynamics:
     """The velocity after frames that moved are caught: a foot that lands, a loop that closes.
 
@@ -378,7 +378,7 @@ def impulse_dynamics(
         restitution: how much of the speed comes back: after the impact a held frame moves with -restitution times
             its velocity before.
         params: parameters to take the place of the model's.
-        regularisation: see `constrained_dynamics`.
+        regularization: see `constrained_dynamics`.
 
     Returns:
         The velocity after, (..., nv), and the impulses on the held frames, (..., constraints, 6).
@@ -391,7 +391,7 @@ def impulse_dynamics(
         params=params,
         constraints=_several("impulse_dynamics", constraints),
         restitution=restitution,
-        regularisation=regularisation,
+        regularization=regularization,
     )
 
 

@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.external_forces import outside
 from adjoin.dynamics.factor import InertiaFactor, Inverse
 from adjoin.dynamics.linear import Rows, is_zero
-from adjoin.dynamics.outside import outside
 from adjoin.dynamics.passive import passive_forces_of
 from adjoin.dynamics.springs import spring_slopes
 from adjoin.dynamics.state import REST, State
@@ -93,7 +93,7 @@ def gravity_at(state: State, root: int) -> Vector3:
 
 
 class Held:
-    """The generalised forces of bodies and forces from outside, without armature, and their derivatives at a'' held."""
+    """The generalized forces of bodies and forces from outside, without armature, and their derivatives at a'' held."""
 
     def __init__(self, state: State, drift: Drift):
         self.state = state
@@ -285,7 +285,7 @@ def aba_derivatives(
         model: the robot.
         q: configuration, (..., nq).
         v: velocity, (..., nv).
-        tau: generalised forces, (..., nv).
+        tau: generalized forces, (..., nv).
         external: forces from outside, see `rnea`. They stay what they are while q changes.
         params: parameters to take the place of the model's.
         reference: of the external forces.

@@ -62,7 +62,7 @@ def kinetic_energy(model: Model, q: Any, v: Any, params: Mapping[str, Any] | Non
 
 
 def potential_energy(model: Model, q: Any, params: Mapping[str, Any] | None = None, *, springs: bool = False) -> Any:
-    """The energy of weight: 0 if the centre of mass is in the world's origin, more above it.
+    """The energy of weight: 0 if the center of mass is in the world's origin, more above it.
 
     Args:
         model: the robot.

@@ -1,7 +1,7 @@
 """Damped least squares over scalars: the steps of inverse kinematics, in one loop.
 
-Each step minimises |J dq + e|² + damping |dq|², with the Jacobian J of the frames and their errors e: positions in
-metres, rotations as rotation vectors. The damping is a multiple of the remaining error, so that steps are careful far
+Each step minimizes |J dq + e|² + damping |dq|², with the Jacobian J of the frames and their errors e: positions in
+meters, rotations as rotation vectors. The damping is a multiple of the remaining error, so that steps are careful far
 away and those of Newton's method close by (Levenberg and Marquardt, with the damping of Chan and Lawrence, "General
 inverse kinematics with the error damped pseudoinverse", 1988). The multiple grows whenever a step made the error
 larger, which lets targets out of reach settle. A joint at a limit that the error pushes against stays out of the step
@@ -244,7 +244,7 @@ class LeastSquares:
 
 
 def _least_change(errors: Errors, stay: Sequence[Scalar | None], damping: Scalar, refinements: int) -> list[Scalar]:
-    """What minimises |J x + e|² + damping |x|² where some x stay 0, from the smaller of J Jᵀ and Jᵀ J.
+    """What minimizes |J x + e|² + damping |x|² where some x stay 0, from the smaller of J Jᵀ and Jᵀ J.
 
     Each refinement solves again from the solution before, as the proximal method does: less of the damping is felt.
     """

@@ -96,7 +96,7 @@ def torque_regressor(model: Model, q: Any, v: Any, a: Any, params: Mapping[str, 
         q: configuration, (..., nq).
         v: velocity, (..., nv).
         a: acceleration dv/dt, (..., nv).
-        params: parameters to take the place of the model's; masses, centres of mass and inertias do not matter.
+        params: parameters to take the place of the model's; masses, centers of mass and inertias do not matter.
 
     Returns:
         Y, (..., nv, 10 bodies); pi is `inertial_parameters(model).flatten(-2)`.
@@ -120,7 +120,7 @@ def kinetic_energy_regressor(model: Model, q: Any, v: Any, params: Mapping[str, 
 
 
 def potential_energy_regressor(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The vector y with potential energy = y . pi, 0 for a centre of mass in the world's origin.
+    """The vector y with potential energy = y . pi, 0 for a center of mass in the world's origin.
 
     Args:
         model: the robot.

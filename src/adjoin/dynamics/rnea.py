@@ -77,7 +77,7 @@ def body_forces(state: State, a: Sequence[Scalar]) -> list[Spatial]:
 
 
 def joint_forces(state: State, forces: list[Spatial]) -> list[Scalar]:
-    """The generalised forces that hold up given forces on the bodies: Jᵀ f."""
+    """The generalized forces that hold up given forces on the bodies: Jᵀ f."""
     robot = state.robot
     tau: list[Scalar] = [0.0] * robot.nv
     total = list(forces)
@@ -91,7 +91,7 @@ def joint_forces(state: State, forces: list[Spatial]) -> list[Scalar]:
 
 
 def inverse_dynamics(state: State, a: Sequence[Scalar]) -> list[Scalar]:
-    """The generalised forces for the accelerations `a`."""
+    """The generalized forces for the accelerations `a`."""
     tau = joint_forces(state, body_forces(state, a))
     return [t + m * x for t, m, x in zip(tau, state.robot.numbers("armature"), a, strict=True)]
 
@@ -132,7 +132,7 @@ def rnea(
     reference: str = "local",
     passive: bool = False,
 ) -> Any:
-    """Inverse dynamics: the generalised forces that give the accelerations `a`.
+    """Inverse dynamics: the generalized forces that give the accelerations `a`.
 
     Args:
         model: the robot.
@@ -170,7 +170,7 @@ def bias_forces(
 
 
 def gravity_forces(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The generalised forces that hold the robot still against gravity.
+    """The generalized forces that hold the robot still against gravity.
 
     Returns:
         (..., nv); the arguments are those of `rnea`.

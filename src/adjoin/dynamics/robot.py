@@ -9,9 +9,10 @@ from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.motion import joint_directions
 from adjoin.model.parts import WORLD
-from adjoin.spatial import matter, vector
+from adjoin.spatial import mass_moments as matter
+from adjoin.spatial import vector
 from adjoin.spatial.inertia import Symmetric3, about_origin, second_moment
-from adjoin.spatial.matter import Matter
+from adjoin.spatial.mass_moments import Matter
 from adjoin.spatial.motion import Spatial, Transform
 from adjoin.spatial.rotation import from_quaternion, quaternion_normalize
 from adjoin.spatial.scalar import Scalar
@@ -50,9 +51,9 @@ class Robot:
         rows = zip(*[self.numbers(name) for name in _MATTER[:3]], strict=True)
         found: list[Matter] = []
         for mass, com, central in rows:
-            centre = vector.vector3(com)
-            about = about_origin((mass, centre, tuple(central)))
-            found.append((mass, vector.scale(mass, centre), second_moment(about)))
+            center = vector.vector3(com)
+            about = about_origin((mass, center, tuple(central)))
+            found.append((mass, vector.scale(mass, center), second_moment(about)))
         if not any(name in self.given for name in _MATTER):
             for body in reversed(range(self.count)):
                 joint, parent = self.joint(body), self.parents[body]
@@ -68,7 +69,7 @@ class Robot:
 
     @cached_property
     def moment(self) -> list[Vector3]:
-        """First moment of each body's `matter`: mass times centre of mass."""
+        """First moment of each body's `matter`: mass times center of mass."""
         return [moment for _, moment, _ in self.matter]
 
     @cached_property

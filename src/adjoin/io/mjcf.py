@@ -160,7 +160,7 @@ class _Reader:
         x, y, z = _vector(self.m.jnt_axis[j])
         length = math.hypot(x, y, z)
         if not 0.5 < length < 2.0:
-            # MuJoCo normalises axes, but numbers beyond all bounds overflow on the way.
+            # MuJoCo normalizes axes, but numbers beyond all bounds overflow on the way.
             raise ModelError(f"joint {self.joint_names[j]!r}: axis is ({x:g} {y:g} {z:g}); it must be a unit vector")
         return (x, y, z) if length == 1.0 else (x / length, y / length, z / length)
 
@@ -347,6 +347,6 @@ def _rotation(quaternion: Any) -> Mat3:
     if (abs(w), x, y, z) == (1.0, 0.0, 0.0, 0.0):
         return IDENTITY
     if not 0.5 < math.hypot(w, x, y, z) < 2.0:
-        # MuJoCo normalises quaternions, but numbers beyond all bounds overflow on the way.
+        # MuJoCo normalizes quaternions, but numbers beyond all bounds overflow on the way.
         raise ModelError(f"an orientation is ({w:g} {x:g} {y:g} {z:g}); it must be a unit quaternion")
     return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))

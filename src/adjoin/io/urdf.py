@@ -68,7 +68,7 @@ def read(root: Element, files: Files, *, meshes: Meshes = "hull", repair: Collec
     """
     reader = _Reader(files, meshes, repair)
     _refuse_xacro(root)
-    _refuse_misspelt(root)
+    _refuse_misspelled(root)
     name = root.name()
     links = [_link(reader, element) for element in root.all("link")]
     joints = [_joint(reader, element) for element in root.all("joint")]
@@ -85,8 +85,8 @@ def _refuse_xacro(root: Element) -> None:
             element.fail("this is a xacro file; expand it first: xacro robot.urdf.xacro > robot.urdf")
 
 
-def _refuse_misspelt(element: Element) -> None:
-    """Refuse children that look like a known one misspelt; other unknown ones are some tool's extension."""
+def _refuse_misspelled(element: Element) -> None:
+    """Refuse children that look like a known one misspelled; other unknown ones are some tool's extension."""
     known = _CHILDREN[element.tag]
     others = list(dict.fromkeys(child.tag for child in element.children if child.tag not in known))
     for tag in others[:1000]:
@@ -107,11 +107,11 @@ def _origin(reader: _Reader, element: Element) -> tuple[Vec3, Mat3]:
 
 
 def _link(reader: _Reader, element: Element) -> LinkDescription:
-    _refuse_misspelt(element)
+    _refuse_misspelled(element)
     link = LinkDescription(element.name(), element.where)
     inertial = element.one("inertial")
     if inertial is not None:
-        _refuse_misspelt(inertial)
+        _refuse_misspelled(inertial)
         link.inertial = inertial.where
         link.mass = inertial.need("mass").number("value")
         moments = inertial.need("inertia")
@@ -128,7 +128,7 @@ def _link(reader: _Reader, element: Element) -> LinkDescription:
 
 
 def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
-    _refuse_misspelt(element)
+    _refuse_misspelled(element)
     position, rotation = _origin(reader, element)
     geometry = element.need("geometry")
     if len(geometry.children) != 1:
@@ -183,7 +183,7 @@ def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
 
 
 def _joint(reader: _Reader, element: Element) -> JointDescription:
-    _refuse_misspelt(element)
+    _refuse_misspelled(element)
     name, kind_name = element.name(), element.text("type")
     if kind_name not in _KINDS:
         element.fail(f"joint {name!r}: no joint type {kind_name!r}; types: {', '.join(_KINDS)}")

@@ -24,7 +24,7 @@ def to_urdf(model: Model, *, header: str = "", shapes: bool = True) -> str:
 
     Args:
         model: any model.
-        header: a comment to stand at the top, such as source and licence.
+        header: a comment to stand at the top, such as source and license.
         shapes: whether what can touch is written; without, also parsers that know no capsules read it.
 
     Returns:

@@ -1,6 +1,5 @@
 """Learnable robot models and system identification: see docs/learning.md."""
 
-from adjoin.learn import rigid_body_params
 from adjoin.learn.augment import Residual
 from adjoin.learn.data import Recording, columns, load_csv, load_npz
 from adjoin.learn.excitation import fourier_excitation, random_excitation, sine_excitation
@@ -24,26 +23,13 @@ from adjoin.learn.modules import (
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.regression import Base, Regression, least_squares
 from adjoin.learn.report import Report, report
-from adjoin.learn.robot_model import (
-    DifferentiableFrankaPanda,
-    DifferentiableKUKAiiwa,
-    DifferentiableRobotModel,
-    DifferentiableTrifingerEdu,
-    DifferentiableTwoLinkRobot,
-)
 from adjoin.learn.shooting import Named, Shooting
-from adjoin.learn.training import train_epoch
 
 __all__ = [
     "NMSE",
     "Base",
     "Bounded",
     "Covariance",
-    "DifferentiableFrankaPanda",
-    "DifferentiableKUKAiiwa",
-    "DifferentiableRobotModel",
-    "DifferentiableTrifingerEdu",
-    "DifferentiableTwoLinkRobot",
     "Fit",
     "Inertial",
     "LogCholesky",
@@ -77,7 +63,5 @@ __all__ = [
     "predict",
     "random_excitation",
     "report",
-    "rigid_body_params",
     "sine_excitation",
-    "train_epoch",
 ]

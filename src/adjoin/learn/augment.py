@@ -148,7 +148,7 @@ class Residual(torch.nn.Module):
             last.mul_(torch.where(length > 0.0, share.clamp(min=0.0), 0.0)[:, None])
 
     def proximal(self, optimizer: torch.optim.Optimizer, sparsity: float) -> None:
-        """The proximal step that belongs to a step that an optimiser has just taken.
+        """The proximal step that belongs to a step that an optimizer has just taken.
 
         Args:
             optimizer: Adam, or plain gradient descent; of this network's weights, and perhaps of others.

@@ -1,7 +1,7 @@
-"""Motions written in nv plain coordinates around a centre, and what they are as q, v and a.
+"""Motions written in nv plain coordinates around a center, and what they are as q, v and a.
 
-The coordinates of a joint around its centre: the displacement or angle; for a ball joint the rotation vector from the
-centre; for planar and free joints the displacement in the world's axes, and the angle or rotation vector.
+The coordinates of a joint around its center: the displacement or angle; for a ball joint the rotation vector from the
+center; for planar and free joints the displacement in the world's axes, and the angle or rotation vector.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def independent(model: Model) -> list[tuple[Joint, Coordinates]]:
 
 
 def coordinates(model: Model, center: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """The coordinates of q around a centre.
+    """The coordinates of q around a center.
 
     Args:
         model: the robot.
@@ -55,7 +55,7 @@ def coordinates(model: Model, center: torch.Tensor, q: torch.Tensor) -> torch.Te
 def motion(
     model: Model, center: torch.Tensor, value: torch.Tensor, rate: torch.Tensor, second: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q, v and a of coordinates around a centre that change in time.
+    """q, v and a of coordinates around a center that change in time.
 
     Args:
         model: the robot.

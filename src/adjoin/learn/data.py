@@ -52,7 +52,7 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         q: configurations, (..., nq).
         v: velocities, (..., nv), or None.
         a: accelerations dv/dt, (..., nv), or None.
-        tau: generalised forces, (..., nv), or None.
+        tau: generalized forces, (..., nv), or None.
         control: (..., nu), or None.
     """
 

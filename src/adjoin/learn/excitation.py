@@ -24,7 +24,7 @@ _POINTS = 64
 
 @dataclass(frozen=True)
 class _Room:
-    """Where a robot may move: a centre (nq), and how far and fast each coordinate around it may go (nv)."""
+    """Where a robot may move: a center (nq), and how far and fast each coordinate around it may go (nv)."""
 
     model: Model
     center: torch.Tensor

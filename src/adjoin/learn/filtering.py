@@ -1,7 +1,7 @@
 """Measured positions and torques made smooth, without delay; velocities and accelerations of measured positions.
 
 `low_pass` has the gain of a Butterworth filter that runs forwards and backwards, 1 / (1 + (f / cutoff)^(2 order)), and
-no phase. `differentiate` fits a polynomial to the neighbours of each sample (Savitzky and Golay 1964, Smoothing and
+no phase. `differentiate` fits a polynomial to the neighbors of each sample (Savitzky and Golay 1964, Smoothing and
 differentiation of data by simplified least squares procedures), in coordinates around that sample, so that quaternions
 stay on their sphere.
 """
@@ -88,7 +88,7 @@ def differentiate(model: Model, time: torch.Tensor, q: torch.Tensor, *, window: 
         model: the robot.
         time: (..., samples), s, in even steps.
         q: (..., samples, nq).
-        window: how many neighbouring samples a polynomial is fitted to, odd.
+        window: how many neighboring samples a polynomial is fitted to, odd.
         degree: of the polynomial.
 
     Returns:

@@ -1,7 +1,7 @@
 """Parameters from measured motions by gradients: so that inverse dynamics gives the torques, or forward dynamics the
 accelerations.
 
-Any `Parameters`, with any modules, and any optimiser of torch; without one, Gauss-Newton on all of the data, which
+Any `Parameters`, with any modules, and any optimizer of torch; without one, Gauss-Newton on all of the data, which
 needs a few passes where first-order methods need thousands.
 """
 
@@ -97,7 +97,7 @@ def fit(
             Without one it is Gauss-Newton on all data.
         noise: what Gauss-Newton weighs residuals by, estimated as it goes: "joint", the standard deviation of each
             joint's residuals, or "proportional", for noise that is a share of each measured number.
-        loss: of predicted and measured, for an optimiser of torch; the normalised mean squared error by default.
+        loss: of predicted and measured, for an optimizer of torch; the normalized mean squared error by default.
         epochs: at most this many, or iterations of Gauss-Newton.
         batch: samples in a minibatch.
         validation: the share of the samples that is held out, to end early.

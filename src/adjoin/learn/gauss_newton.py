@@ -23,7 +23,7 @@ _ROUNDING = 1e-12
 
 
 def raw_numbers(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What an optimiser may move, by name."""
+    """What an optimizer may move, by name."""
     return {name: value.detach() for name, value in module.named_parameters() if value.requires_grad}
 
 

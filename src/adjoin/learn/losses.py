@@ -6,7 +6,7 @@ from adjoin.errors import InputError
 
 
 def nmse(predicted: torch.Tensor, measured: torch.Tensor) -> torch.Tensor:
-    """The normalised mean squared error: 1 is as good as the mean of the data, 0 is perfect.
+    """The normalized mean squared error: 1 is as good as the mean of the data, 0 is perfect.
 
     Args:
         predicted: (..., n).
@@ -25,7 +25,7 @@ def spreads(measured: torch.Tensor) -> torch.Tensor:
 
 
 class NMSE(torch.nn.Module):
-    """The normalised mean squared error, by the variance of one set of data, for minibatches of it.
+    """The normalized mean squared error, by the variance of one set of data, for minibatches of it.
 
     Args:
         measured: all of the data, (..., n). Channels that do not change in them do not count.

@@ -1,12 +1,12 @@
-"""Parameter modules: what an optimiser may move freely, and the physical value that it stands for.
+"""Parameter modules: what an optimizer may move freely, and the physical value that it stands for.
 
 Each is constructed from the value it shall start with, of any leading shape: one for all, one a body, one an
 environment and body. The raw numbers are unbounded; every one of them stands for a valid value.
 
-Inertias are the six numbers xx xy xz yy yz zz about the centre of mass; 3x3 matrices are taken as well.
+Inertias are the six numbers xx xy xz yy yz zz about the center of mass; 3x3 matrices are taken as well.
 
-Sources: positive definite, triangular and covariance parametrisations after Sutanto et al. 2020, Encoding physical
-constraints in differentiable Newton-Euler algorithm; the log-Cholesky parametrisation after Rucker and Wensing 2022,
+Sources: positive definite, triangular and covariance parametrizations after Sutanto et al. 2020, Encoding physical
+constraints in differentiable Newton-Euler algorithm; the log-Cholesky parametrization after Rucker and Wensing 2022,
 Smooth parameterization of rigid-body inertia; the second moments of mass that make an inertia physical after Wensing,
 Kim and Slotine 2018, Linear matrix inequalities for physically-consistent inertial parameter identification.
 """
@@ -22,7 +22,7 @@ import torch
 from adjoin.errors import InputError
 from adjoin.model.physical import ROUNDING
 from adjoin.spatial.inertia import Symmetric3, rotate
-from adjoin.spatial.matter import rotational
+from adjoin.spatial.mass_moments import rotational
 from adjoin.spatial.rotation import (
     Quaternion,
     from_quaternion,
@@ -41,12 +41,12 @@ _ROWS = [[0, 1, 2], [1, 3, 4], [2, 4, 5]]
 
 
 class Inertial(NamedTuple):
-    """Mass, centre of mass and inertia of bodies.
+    """Mass, center of mass and inertia of bodies.
 
     Attributes:
         mass: (...), kg.
         com: (..., 3), m.
-        inertia: (..., 6), xx xy xz yy yz zz about the centre of mass, kg m^2.
+        inertia: (..., 6), xx xy xz yy yz zz about the center of mass, kg m^2.
     """
 
     mass: torch.Tensor
@@ -275,33 +275,33 @@ class Triangular(ParameterModule):
 
 
 class LogCholesky(ParameterModule):
-    """Mass, centre of mass and inertia together, always physically consistent, for the group "inertial".
+    """Mass, center of mass and inertia together, always physically consistent, for the group "inertial".
 
     The raw numbers (..., 10) are the logarithm of the mass, those of the diagonal of the Cholesky factor of the
-    covariance of mass about its centre, the three entries below it, and the centre of mass: the log-Cholesky
-    parametrisation of the pseudo-inertia. Unlike with `Covariance`, a change of mass scales the inertia with it.
+    covariance of mass about its center, the three entries below it, and the center of mass: the log-Cholesky
+    parametrization of the pseudo-inertia. Unlike with `Covariance`, a change of mass scales the inertia with it.
 
     Args:
         mass: to start with, (...), kg.
         com: to start with, (..., 3), m.
-        inertia: to start with, (..., 6) or (..., 3, 3), about the centre of mass, kg m^2.
+        inertia: to start with, (..., 6) or (..., 3, 3), about the center of mass, kg m^2.
     """
 
     SHAPES: ClassVar = {"raw": (10,)}
 
     def __init__(self, mass: Value, com: Value, inertia: Value):
         super().__init__()
-        masses, centres = _tensor("LogCholesky", mass), _tensor("LogCholesky", com)
+        masses, centers = _tensor("LogCholesky", mass), _tensor("LogCholesky", com)
         if not bool((masses > 0.0).all()):
             raise InputError(f"LogCholesky: the mass to start with must be positive, got {_least(masses):g}")
-        if centres.shape != (*masses.shape, 3):
+        if centers.shape != (*masses.shape, 3):
             raise InputError(
                 f"LogCholesky: com must be {(*masses.shape, 3)}, as there are masses of shape {tuple(masses.shape)}; "
-                f"got {tuple(centres.shape)}"
+                f"got {tuple(centers.shape)}"
             )
         second = _second_moments(_inertias("LogCholesky", inertia)) / masses[..., None, None]
         factor = _factor(_lifted("LogCholesky", second))
-        self.raw = torch.nn.Parameter(torch.cat([masses.log()[..., None], factor, centres], -1))
+        self.raw = torch.nn.Parameter(torch.cat([masses.log()[..., None], factor, centers], -1))
 
     def of(self, raw: Any) -> Inertial:
         """See `ParameterModule`."""

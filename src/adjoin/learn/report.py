@@ -65,7 +65,7 @@ class Report:
 
     @property
     def nmse(self) -> float | None:
-        """The normalised mean squared error, if it is known what was measured."""
+        """The normalized mean squared error, if it is known what was measured."""
         if self.measured is None:
             return None
         return float(nmse(self.measured + self.residuals, self.measured))
@@ -93,7 +93,7 @@ class Report:
         more = f", ... ({len(self.channels) - 12} more)" if len(self.channels) > 12 else ""
         lines += ["", f"{self.residuals.numel()} residuals; standard deviation: {noise}{more}"]
         if (share := self.nmse) is not None:
-            lines.append(f"normalised mean squared error {share:.3g}")
+            lines.append(f"normalized mean squared error {share:.3g}")
         return "\n".join(lines)
 
     def plot(self) -> Any:

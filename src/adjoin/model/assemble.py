@@ -164,7 +164,7 @@ def _lock_value(where: Where, joint: Joint, given: float | Sequence[float]) -> t
 
 
 def joint_motion(joint: Joint, q: Sequence[float]) -> Transform:
-    """Where the body's frame is in the joint's placement, in floats: quaternions normalised, right angles exact."""
+    """Where the body's frame is in the joint's placement, in floats: quaternions normalized, right angles exact."""
     if joint.kind in ("ball", "free"):
         q = [*q[:-4], *quaternion_normalize((q[-4], q[-3], q[-2], q[-1]))]
     rotation, position = joint_transform(joint, q)

@@ -40,7 +40,7 @@ class LinkDescription:
         inertial: where its inertia was said, or None if it was not.
         mass: kg.
         com: in the link's frame, m.
-        inertia: (xx, xy, xz, yy, yz, zz) about the centre of mass in the link's axes, kg m^2.
+        inertia: (xx, xy, xz, yy, yz, zz) about the center of mass in the link's axes, kg m^2.
         offset: position of the link's frame in the frame of the joint that moves it, m. MJCF joints turn about an
             anchor anywhere on the body; the body's frame of the model is then at the anchor.
         geometries: shapes placed in the link's frame; their `body` is not yet known.

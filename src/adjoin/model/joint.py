@@ -10,7 +10,7 @@
 | free | [x y z, qw qx qy qz] | [linear; angular], both in the body's frame |
 
 A continuous joint is a plain angle, not (cos, sin) as in Pinocchio: the same numbers as a revolute joint, one per
-degree of freedom, and nothing to normalise. (cos q, sin q) is the mapping.
+degree of freedom, and nothing to normalize. (cos q, sin q) is the mapping.
 """
 
 import math
@@ -71,7 +71,7 @@ class Joint:
         damping: N m s/rad or N s/m, per degree of freedom.
         friction: dry friction, N m or N, per degree of freedom.
         armature: inertia of the drive seen at the joint, kg m^2 or kg, per degree of freedom.
-        stiffness: of a spring towards `spring_reference`, N m/rad or N/m, per degree of freedom.
+        stiffness: of a spring toward `spring_reference`, N m/rad or N/m, per degree of freedom.
         spring_reference: the q at which the spring rests, `NQ[kind]` entries.
         mimic: the joint that this one follows, if any; it then has no coordinates of its own.
     """

@@ -9,7 +9,8 @@ from typing import NoReturn
 import torch
 
 from adjoin.errors import ModelError
-from adjoin.model import compose, content, manifold, parameters, table, validate
+from adjoin.model import compose, manifold, parameters, table, validate
+from adjoin.model import digest as content
 from adjoin.model.joint import NEUTRAL, Joint, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
 
@@ -208,7 +209,7 @@ class Model:
     def integrate(self, q: torch.Tensor, v: torch.Tensor, dt: float | torch.Tensor = 1.0) -> torch.Tensor:
         """The configuration reached from q by moving with the constant velocity v for the time dt.
 
-        Quaternions come out normalised; angles of continuous joints are not wrapped (see `normalize`).
+        Quaternions come out normalized; angles of continuous joints are not wrapped (see `normalize`).
 
         Args:
             q: (..., nq).

@@ -46,8 +46,8 @@ _BODY, _SHAPE, _DRIVE, _JOINT = "bodies", "geometries", "actuators", "joints"
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter("mass", _BODY, (), "kg", "mass", "mass"),
-    Parameter("com", _BODY, (3,), "m", "centre of mass in the body's frame", "com"),
-    Parameter("inertia", _BODY, (6,), "kg m^2", "xx xy xz yy yz zz about the centre of mass, body axes", "inertia"),
+    Parameter("com", _BODY, (3,), "m", "center of mass in the body's frame", "com"),
+    Parameter("inertia", _BODY, (6,), "kg m^2", "xx xy xz yy yz zz about the center of mass, body axes", "inertia"),
     Parameter("joint_position", _BODY, (3,), "m", "placement of the joint in the parent's frame", "position"),
     Parameter("joint_rotation", _BODY, (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
     Parameter("lower", _JOINT, (), "rad, m", "lower limit of each body's joint, -inf if none", "lower"),
@@ -57,7 +57,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("damping", "dofs", (), "N m s/rad, N s/m", "viscous friction", "damping"),
     Parameter("friction", "dofs", (), "N m, N", "dry friction", "friction"),
     Parameter("armature", "dofs", (), "kg m^2, kg", "inertia of the drive seen at the joint", "armature"),
-    Parameter("stiffness", "dofs", (), "N m/rad, N/m", "spring towards spring_reference", "stiffness"),
+    Parameter("stiffness", "dofs", (), "N m/rad, N/m", "spring toward spring_reference", "stiffness"),
     Parameter("spring_reference", "configuration", (), "rad, m", "the q at which springs rest", "spring_reference"),
     Parameter("gravity", "world", (3,), "m/s^2", "acceleration of free fall, world axes", "gravity"),
     Parameter("frame_position", "frames", (3,), "m", "place of a frame on its body", "position"),

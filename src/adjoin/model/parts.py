@@ -27,8 +27,8 @@ class Body:
         position: of the joint in the parent's frame, m.
         rotation: of the joint's axes in the parent's frame: x_parent = rotation x_joint + position.
         mass: kg.
-        com: centre of mass in the body's frame, m.
-        inertia: (xx, xy, xz, yy, yz, zz) about the centre of mass, in the body's axes, kg m^2.
+        com: center of mass in the body's frame, m.
+        inertia: (xx, xy, xz, yy, yz, zz) about the center of mass, in the body's axes, kg m^2.
     """
 
     name: str
@@ -181,7 +181,7 @@ class Fixture:
     Attributes:
         mass: kg.
         com: in world axes, m.
-        inertia: (xx, xy, xz, yy, yz, zz) about the centre of mass, in world axes, kg m^2.
+        inertia: (xx, xy, xz, yy, yz, zz) about the center of mass, in world axes, kg m^2.
     """
 
     mass: float = 0.0

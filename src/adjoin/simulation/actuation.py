@@ -11,7 +11,7 @@ from adjoin.trace import maximum, minimum, select
 
 
 class Effort(NamedTuple):
-    """Generalised forces.
+    """Generalized forces.
 
     Attributes:
         force: nv scalars.

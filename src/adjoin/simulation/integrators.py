@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoin.contact.blocks import Block, Brake, Hold, Push, Touch
-from adjoin.contact.constraints import brakes, contacts
-from adjoin.contact.solver import Free
+from adjoin.constraints.blocks import Block, Brake, Hold, Push, Touch
+from adjoin.constraints.rows import brakes, contacts
+from adjoin.constraints.solver import Free
 from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.rnea import inverse_dynamics
@@ -75,7 +75,7 @@ class SemiImplicit:
 class RK4:
     """The classical Runge-Kutta method of fourth order, on q and v.
 
-    Quaternions are four numbers like any others within a step, and are normalised at its end. Damping and servos are
+    Quaternions are four numbers like any others within a step, and are normalized at its end. Damping and servos are
     explicit, so stiff gains need small steps.
     """
 

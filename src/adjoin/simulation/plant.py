@@ -1,7 +1,7 @@
 """What a simulator steps: a model with numbers given in place of its own, and what else acts on it.
 
 A residual is a traced function `residual(q, v, control, **named)` of where the robot is. It gives additions by name:
-"force", nv generalised forces, or any parameter of the model or "restitution", in the shape of that parameter.
+"force", nv generalized forces, or any parameter of the model or "restitution", in the shape of that parameter.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.contact.constraints import GROUND
-from adjoin.contact.law import Law
-from adjoin.contact.terrain import Heightfield, OnTerrain
+from adjoin.collision.terrain import Heightfield, OnTerrain
+from adjoin.constraints.contact_model import Law
+from adjoin.constraints.rows import GROUND
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import Load, State
 from adjoin.errors import InputError

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.compiler.autodiff.implicit import guard
+from adjoin.compiler.ir.control_flow import Lookup, scan
+from adjoin.compiler.ir.graph import Expr, current_graph, uncollected
+from adjoin.compiler.ir.program import Program, Slot, trace
+from adjoin.compiler.ir.rewrite import copy
+from adjoin.compiler.ir.scalar_math import select
+from adjoin.compiler.runtime.function import Table
+from adjoin.compiler.runtime.operator import Kernel, arrange, check_tensor
 from adjoin.errors import InputError
 from adjoin.progress import Progress, announced
-from adjoin.trace.control import Lookup, scan
-from adjoin.trace.function import Table
-from adjoin.trace.graph import Expr, current_graph, uncollected
-from adjoin.trace.implicit import guard
-from adjoin.trace.operator import Kernel, arrange, check_tensor
-from adjoin.trace.program import Program, Slot, trace
-from adjoin.trace.rewrite import copy
-from adjoin.trace.scalars import select
 
 Values = dict[str, Any]
 Shapes = Mapping[str, Any]

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.contact import pairs as touching
-from adjoin.contact.constraints import GROUND, Equality, contacts
-from adjoin.contact.pgs import PGS
-from adjoin.contact.solver import Solver
-from adjoin.contact.terrain import KINDS, Heightfield
+from adjoin.collision import pairs as touching
+from adjoin.collision.terrain import KINDS, Heightfield
+from adjoin.compiler.ir.control_flow import Lookup
+from adjoin.compiler.ir.graph import TABLE, Graph, tracing
+from adjoin.compiler.ir.program import Slot
+from adjoin.compiler.runtime.function import Function, Table
+from adjoin.compiler.runtime.operator import check_tensor
+from adjoin.constraints.pgs import PGS
+from adjoin.constraints.rows import GROUND, Equality, contacts
+from adjoin.constraints.solver import Solver
 from adjoin.errors import InputError
 from adjoin.model import manifold, parameters
 from adjoin.model.model import Model
@@ -26,11 +31,6 @@ from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, Contacts, Simula
 from adjoin.simulation.step import Integrator, Physics, Stepped, other_blocks
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, guard, select
-from adjoin.trace.control import Lookup
-from adjoin.trace.function import Function, Table
-from adjoin.trace.graph import TABLE, Graph, tracing
-from adjoin.trace.operator import check_tensor
-from adjoin.trace.program import Slot
 
 FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
 FARTHEST = 1e10  # m: what is farther away has exploded
@@ -65,7 +65,7 @@ class Simulator:
         limits: whether joints have stops.
         integrator: how steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
         residual: what the model lacks: a traced function `residual(q, v, control, **named)` that gives additions by
-            name: "force", nv generalised forces, or any parameter, in its shape. Each step evaluates it where the
+            name: "force", nv generalized forces, or any parameter, in its shape. Each step evaluates it where the
             step begins (`RK4` four times); tensors that it takes by name are `constants` or `individual`.
 
     Calls take `params`: those of the model, "terrain", and "restitution", one number in place of that of `PGS`.

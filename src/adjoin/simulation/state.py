@@ -54,7 +54,7 @@ class Contacts(NamedTuple):
     Attributes:
         distance: between the surfaces, negative where they overlap; 1000 in a slot without a point. (..., n), m.
         position: in the world, (..., n, 3), m.
-        normal: unit vector towards the first shape, (..., n, 3).
+        normal: unit vector toward the first shape, (..., n, 3).
         force: on the first shape, averaged over the step, (..., n, 3), N.
     """
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from adjoin.contact.blocks import Block
-from adjoin.contact.constraints import Contact, Equality, brakes, holds, stops
-from adjoin.contact.pairs import Pair
-from adjoin.contact.solver import Solver
+from adjoin.collision.pairs import Pair
+from adjoin.constraints.blocks import Block
+from adjoin.constraints.rows import Contact, Equality, brakes, holds, stops
+from adjoin.constraints.solver import Solver
 from adjoin.dynamics.state import State
 from adjoin.spatial.scalar import Scalar
 

@@ -1,4 +1,4 @@
-"""Rigid-body inertias over any scalar: (mass, centre of mass, rotational inertia about the centre of mass).
+"""Rigid-body inertias over any scalar: (mass, center of mass, rotational inertia about the center of mass).
 
 The rotational inertia is its six entries (xx, xy, xz, yy, yz, zz), in the axes of the frame the inertia is given in.
 """

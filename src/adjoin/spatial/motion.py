@@ -107,8 +107,8 @@ def se3_exp(angular: Vector3, linear: Vector3) -> tuple[Quaternion, Vector3]:
     square = vector.dot(angular, angular)
     once = vector.cross(angular, linear)
     twice = vector.cross(angular, once)
-    travelled = vector.add(linear, vector.add(vector.scale(cosc(square), once), vector.scale(sincc(square), twice)))
-    return quaternion_exp(angular), travelled
+    traveled = vector.add(linear, vector.add(vector.scale(cosc(square), once), vector.scale(sincc(square), twice)))
+    return quaternion_exp(angular), traveled
 
 
 def se3_log(q: Quaternion, position: Vector3) -> Spatial:

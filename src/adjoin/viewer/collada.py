@@ -1,4 +1,4 @@
-"""Triangles and plain colours of a Collada file (.dae); textures, lights and its up axis are passed over, as in ROS."""
+"""Triangles and plain colors of a Collada file (.dae); textures, lights and its up axis are passed over, as in ROS."""
 
 import math
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 import numpy as np
 
 from adjoin.io.xml import Element
-from adjoin.viewer.parts import Colour
+from adjoin.viewer.parts import Color
 
-Triangles = tuple[np.ndarray, np.ndarray, Colour | None]
-"""Vertices (n, 3) in metres, faces (m, 3), and their colour if they have one."""
+Triangles = tuple[np.ndarray, np.ndarray, Color | None]
+"""Vertices (n, 3) in meters, faces (m, 3), and their color if they have one."""
 
 
 def read_collada(data: bytes, element: Element) -> list[Triangles]:
@@ -49,8 +49,8 @@ class _Document:
         for instance in node.iterfind("{*}instance_geometry"):
             bound = {one.attrib["symbol"]: one.attrib["target"] for one in instance.iter() if "symbol" in one.attrib}
             for vertices, faces, material in self._mesh(self._target(instance.attrib["url"])):
-                colour = self._colour(bound.get(material, ""))
-                yield vertices @ place[:3, :3].T + place[:3, 3], faces, colour
+                color = self._color(bound.get(material, ""))
+                yield vertices @ place[:3, :3].T + place[:3, 3], faces, color
         for child in node.iterfind("{*}node"):
             yield from self._node(child, place)
 
@@ -80,7 +80,7 @@ class _Document:
         source = self._target(named.attrib["source"])
         return _numbers(source.find("{*}float_array"), float).reshape(-1, 3)
 
-    def _colour(self, material: str) -> Colour | None:
+    def _color(self, material: str) -> Color | None:
         effect = self._target(material).find("{*}instance_effect") if material else None
         diffuse = None if effect is None else self._target(effect.attrib["url"]).find(".//{*}diffuse/{*}color")
         if diffuse is None:

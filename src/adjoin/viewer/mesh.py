@@ -35,7 +35,7 @@ def cylinder(segments: int = 32) -> Mesh:
 
 @cache
 def capsule(half: float, segments: int = 32) -> Mesh:
-    """Of radius 1, along z; `half` is half the distance between the centres of its caps."""
+    """Of radius 1, along z; `half` is half the distance between the centers of its caps."""
     return _turned([_arc(-math.pi / 2, 0.0, segments, -half) + _arc(0.0, math.pi / 2, segments, half)], segments)
 
 

@@ -15,12 +15,12 @@ from adjoin.spatial.vector import IDENTITY, ZERO
 from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
-LIGHT: Colour = (224, 228, 234)
-DARK: Colour = (32, 40, 54)
-ACCENT: Colour = (226, 62, 12)
-FIXED: Colour = (140, 147, 158)
+LIGHT: Color = (224, 228, 234)
+DARK: Color = (32, 40, 54)
+ACCENT: Color = (226, 62, 12)
+FIXED: Color = (140, 147, 158)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Part:
         body: index of the body that carries it, or `WORLD`.
         mesh: its surface.
         scale: of the mesh along its axes.
-        colour: red, green, blue from 0 to 255.
+        color: red, green, blue from 0 to 255.
         position: in the body's frame, m.
         rotation: x_body = rotation x_part + position.
     """
@@ -39,7 +39,7 @@ class Part:
     body: int
     mesh: Mesh
     scale: Vec3
-    colour: Colour
+    color: Color
     position: Vec3 = ZERO
     rotation: Mat3 = IDENTITY
 
@@ -53,11 +53,11 @@ def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None, 
         segments: around what is round.
     """
     visuals = visuals or {}
-    colours = _colours(model)
+    colors = _colors(model)
     found = [part for parts in visuals.values() for part in parts]
     for shape in model.geometries:
         if shape.link not in visuals and shape.kind != "plane":
-            found.append(_solid(shape, colours[shape.body], segments))
+            found.append(_solid(shape, colors[shape.body], segments))
     shown = {part.body for part in found}
     size = _size(model)
     for index, body in enumerate(model.bodies):
@@ -66,7 +66,7 @@ def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None, 
     return found
 
 
-def _colours(model: Model) -> dict[int, Colour]:
+def _colors(model: Model) -> dict[int, Color]:
     """By body: a light trunk, limbs in turns of dark and light, and an accent where they end."""
     depth = {WORLD: -1}
     ends = set(range(len(model.bodies)))
@@ -79,7 +79,7 @@ def _colours(model: Model) -> dict[int, Colour]:
     return found
 
 
-def _solid(shape: Geometry, colour: Colour, segments: int) -> Part:
+def _solid(shape: Geometry, color: Color, segments: int) -> Part:
     a, b, c = shape.size
     solids: dict[str, tuple[Callable[[], Mesh], Vec3]] = {
         "sphere": (lambda: mesh.sphere(segments), (a, a, a)),
@@ -90,7 +90,7 @@ def _solid(shape: Geometry, colour: Colour, segments: int) -> Part:
         "hull": (lambda: mesh.hull(np.array(shape.vertices)), (1.0, 1.0, 1.0)),
     }
     surface, scale = solids[shape.kind]
-    return Part(shape.body, surface(), scale, colour, shape.position, shape.rotation)
+    return Part(shape.body, surface(), scale, color, shape.position, shape.rotation)
 
 
 def _size(model: Model) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adjoin.contact.terrain import Heightfield
+from adjoin.collision.terrain import Heightfield
 from adjoin.model.model import Model
 from adjoin.viewer import server
 from adjoin.viewer.drawing import Drawing
@@ -49,7 +49,7 @@ def record(
             with contacts=True.
         title: of the page; by default the robot's name.
         frames: whether to draw the frames of links.
-        center_of_mass: whether to draw the centre of mass.
+        center_of_mass: whether to draw the center of mass.
         spacing: between environments, m.
         terrain: heights in the place of the ground.
         source: the robot's URDF file, whose visual meshes are drawn where they lie next to it; or what `read_visuals`

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from adjoin.contact.terrain import Heightfield
+from adjoin.collision.terrain import Heightfield
 from adjoin.dynamics.centroidal import center_of_mass
 from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.model.parts import WORLD
@@ -169,7 +169,7 @@ class Scene:
                 turns,
                 positions,
                 batched_scales=np.tile([parts[index].scale for index in chosen], (count, 1)).astype(np.float32),
-                batched_colors=np.tile([parts[index].colour for index in chosen], (count, 1)).astype(np.uint8),
+                batched_colors=np.tile([parts[index].color for index in chosen], (count, 1)).astype(np.uint8),
                 lod="off",
             )
             if not fixed:
@@ -229,7 +229,7 @@ class Scene:
         self._axes.batched_positions, self._axes.batched_wxyzs = positions, turns
 
     def _draw_balance(self, q: torch.Tensor | None) -> None:
-        """The centre of mass, and robots that can be seen through."""
+        """The center of mass, and robots that can be seen through."""
         for handle in self.moving:
             handle.opacity = None if q is None else 0.5
         if q is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from adjoin.contact.terrain import Heightfield
+from adjoin.collision.terrain import Heightfield
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.viewer import server
@@ -69,7 +69,7 @@ class Viewer:
         self._playback = Playback(self._server, self._frame, self._save, model.name)
         with gui.add_folder("Show"):
             self._frames = gui.add_checkbox("Frames", False)
-            self._center_of_mass = gui.add_checkbox("Centre of mass", False)
+            self._center_of_mass = gui.add_checkbox("Center of mass", False)
             self._arrows = gui.add_checkbox("Contact forces", True, visible=False)
         for box in (self._frames, self._center_of_mass, self._arrows):
             box.on_update(lambda _: self._draw())

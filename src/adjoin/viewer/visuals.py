@@ -22,14 +22,14 @@ from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 from adjoin.viewer import mesh
 from adjoin.viewer.collada import read_collada
 from adjoin.viewer.mesh import Mesh
-from adjoin.viewer.parts import LIGHT, Colour, Part
+from adjoin.viewer.parts import LIGHT, Color, Part
 
 Visuals = Mapping[str, list[Part]]
 """What is drawn for links in the place of their shapes, by name."""
 Source = str | os.PathLike[str] | Visuals
 """A robot's URDF file, or what was read from it."""
-Surfaces = list[tuple[Mesh, Vec3, Colour | None]]
-"""Meshes with their scale and colour."""
+Surfaces = list[tuple[Mesh, Vec3, Color | None]]
+"""Meshes with their scale and color."""
 
 
 def visuals_of(model: Model, source: Source | None) -> Visuals:
@@ -60,9 +60,9 @@ def read_visuals(
     root = xml.parse(data, name, encoding=encoding)
     if root.tag != "robot":
         return {}
-    colours = {one.name(): _colour(one) for one in root.all("material") if one.one("color") is not None}
+    colors = {one.name(): _color(one) for one in root.all("material") if one.one("color") is not None}
     folders = {key: Path(value) for key, value in (packages or {}).items()}
-    reader = _Reader(Files(folder, folders, [Path(one) for one in allow]), colours)
+    reader = _Reader(Files(folder, folders, [Path(one) for one in allow]), colors)
     frames = {frame.name: frame for frame in model.frames}
     found: dict[str, list[Part]] = {}
     missed: list[str] = []
@@ -80,8 +80,8 @@ def read_visuals(
 
 
 class _Reader:
-    def __init__(self, files: Files, colours: dict[str, Colour]):
-        self._files, self._colours = files, colours
+    def __init__(self, files: Files, colors: dict[str, Color]):
+        self._files, self._colors = files, colors
         self._read: dict[str, Surfaces] = {}
 
     def parts(self, visual: Element, frame: Frame) -> list[Part]:
@@ -91,15 +91,15 @@ class _Reader:
         rotation, position = motion.transform_multiply((frame.rotation, frame.position), _origin(visual))
         own = self._material(visual)
         return [
-            Part(frame.body, surface, scale, own or colour or LIGHT, position, rotation)
-            for surface, scale, colour in self._surfaces(geometry.children[0])
+            Part(frame.body, surface, scale, own or color or LIGHT, position, rotation)
+            for surface, scale, color in self._surfaces(geometry.children[0])
         ]
 
-    def _material(self, visual: Element) -> Colour | None:
+    def _material(self, visual: Element) -> Color | None:
         material = visual.one("material")
         if material is None:
             return None
-        return _colour(material) if material.one("color") is not None else self._colours.get(material.name())
+        return _color(material) if material.one("color") is not None else self._colors.get(material.name())
 
     def _surfaces(self, shape: Element) -> Surfaces:
         if shape.tag == "sphere":
@@ -116,7 +116,7 @@ class _Reader:
         if shape.tag != "mesh":
             shape.fail("no such shape; shapes: box, sphere, cylinder, capsule, mesh")
         scale = vector3(shape.numbers("scale", 3, (1.0, 1.0, 1.0)))
-        return [(surface, scale, colour) for surface, _, colour in self._file(shape)]
+        return [(surface, scale, color) for surface, _, color in self._file(shape)]
 
     def _file(self, shape: Element) -> Surfaces:
         path = self._files.resolve(shape.text("filename"), shape)
@@ -128,8 +128,7 @@ class _Reader:
 def _read(data: bytes, ending: str, shape: Element) -> Surfaces:
     if ending == ".dae":
         return [
-            (mesh.creased(points, faces), (1.0, 1.0, 1.0), colour)
-            for points, faces, colour in read_collada(data, shape)
+            (mesh.creased(points, faces), (1.0, 1.0, 1.0), color) for points, faces, color in read_collada(data, shape)
         ]
     if ending not in (".stl", ".obj"):
         shape.fail(f"meshes in {ending} are not drawn; .stl, .obj and .dae are")
@@ -150,7 +149,7 @@ def _origin(element: Element) -> tuple[Mat3, Vec3]:
     return from_rpy(roll, pitch, yaw), vector3(origin.numbers("xyz", 3, (0.0, 0.0, 0.0)))
 
 
-def _colour(material: Element) -> Colour:
+def _color(material: Element) -> Color:
     red, green, blue = (
         round(255 * min(max(value, 0.0), 1.0)) for value in material.need("color").numbers("rgba", 4)[:3]
     )

@@ -1,0 +1,1 @@
+"""Shapes, the pairs that can touch, and where they do."""

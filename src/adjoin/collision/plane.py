@@ -1,0 +1,129 @@
+"""Shapes against a plane: the half space below z = 0 of its frame, without end whatever size it is drawn with."""
+
+import math
+
+from adjoin.collision.branchless import choose, greatest, others, signed, taken
+from adjoin.collision.point import Point, on_surface
+from adjoin.collision.shape import Shape
+from adjoin.spatial import vector
+from adjoin.spatial.motion import transform_point
+from adjoin.spatial.scalar import Scalar, select, sqrt
+from adjoin.spatial.vector import Vector3, vector3
+from adjoin.trace import maximum
+
+UPRIGHT = 0.01
+"""The sine of the tilt below which the lowest point of a standing cylinder moves inwards, to its axis."""
+
+TILT = 0.02
+"""How far the directions are from the normal in which a hull's lowest vertices are looked for."""
+
+_TETRAHEDRON = ((1.0, 1.0, 1.0), (1.0, -1.0, -1.0), (-1.0, 1.0, -1.0), (-1.0, -1.0, 1.0))
+
+
+def height(plane: Shape, at: Vector3) -> Scalar:
+    """Of a point over the plane."""
+    return vector.dot(plane.axis, at) - vector.dot(plane.axis, plane.center)
+
+
+def ball(center: Vector3, radius: Scalar, level: Scalar, normal: Vector3) -> Point:
+    """A ball whose center is at this level over the plane."""
+    distance = level - radius
+    return Point(distance, vector.subtract(center, vector.scale(radius + 0.5 * distance, normal)), normal)
+
+
+def sphere_plane(a: Shape, b: Shape) -> list[Point]:
+    """One point."""
+    return [ball(a.center, a.radius, height(b, a.center), b.axis)]
+
+
+def capsule_plane(a: Shape, b: Shape) -> list[Point]:
+    """Two points: the balls at its ends."""
+    level, reach = height(b, a.center), vector.scale(a.half, a.axis)
+    rise = vector.dot(b.axis, reach)
+    return [
+        ball(vector.add(a.center, reach), a.radius, level + rise, b.axis),
+        ball(vector.subtract(a.center, reach), a.radius, level - rise, b.axis),
+    ]
+
+
+def box_plane(a: Shape, b: Shape) -> list[Point]:
+    """Four points: the corners of the face that looks down the most, among them the lowest corner and edge."""
+    columns = vector.transpose(a.pose[0])
+    slopes = vector.vector3([vector.dot(b.axis, column) for column in columns])
+    # Half an edge, and how much it rises.
+    x, y, z = ((*vector.scale(h, c), h * s) for h, c, s in zip(a.size, columns, slopes, strict=True))
+    down = greatest(vector.vector3([abs(slope) for slope in slopes]))
+    face, (left, right) = taken(down, (x, y, z)), others(down, (x, y, z))
+    face = choose(face[3] < 0.0, face, tuple(-x for x in face))
+    middle = (*a.center, height(b, a.center))
+    found = []
+    for s, t in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
+        corner = [m + f + s * u + t * v for m, f, u, v in zip(middle, face, left, right, strict=True)]
+        found.append(on_surface(corner[3], vector3(corner[:3]), b.axis))
+    return found
+
+
+def cylinder_plane(a: Shape, b: Shape) -> list[Point]:
+    """Five points: the lowest of either end, on which it rolls, and three round the lower end, on which it stands.
+
+    Near upright the direction of the lowest point is not well defined. There it moves inwards, so that it stays on the
+    end and its place is a smooth function of the tilt.
+    """
+    normal, level = b.axis, height(b, a.center)
+    slope = vector.dot(normal, a.axis)
+    outwards = vector.subtract(vector.scale(slope, a.axis), normal)
+    square = vector.dot(outwards, outwards)
+    length = sqrt(maximum(square, UPRIGHT * UPRIGHT))
+    side = vector.scale(a.radius / length, outwards)
+    dip = a.radius * square / length
+    end = vector.scale(-a.half, signed(slope, a.axis))
+    drop = a.half * abs(slope)
+    lower, upper = vector.add(a.center, end), vector.subtract(a.center, end)
+    found = [
+        on_surface(level - drop - dip, vector.add(lower, side), normal),
+        on_surface(level + drop - dip, vector.add(upper, side), normal),
+    ]
+    x, y, _ = vector.transpose(a.pose[0])
+    for k in range(3):
+        turn = 2.0 * math.pi * k / 3.0
+        spoke = vector.add(vector.scale(math.cos(turn), x), vector.scale(math.sin(turn), y))
+        rim = vector.scale(a.radius, spoke)
+        found.append(on_surface(level - drop + vector.dot(normal, rim), vector.add(lower, rim), normal))
+    return found
+
+
+def ellipsoid_plane(a: Shape, b: Shape) -> list[Point]:
+    """One point: the lowest, where the outward normal is the plane's reversed."""
+    slopes = vector.apply_transposed(a.pose[0], b.axis)
+    scaled = vector.vector3([r * s for r, s in zip(a.size, slopes, strict=True)])
+    square = vector.dot(scaled, scaled)
+    depth = sqrt(square)
+    inverse = 1.0 / select(square > 0.0, depth, 1.0)
+    lowest = vector.vector3([-(r * s) * inverse for r, s in zip(a.size, scaled, strict=True)])
+    return [on_surface(height(b, a.center) - depth, transform_point(a.pose, lowest), b.axis)]
+
+
+def hull_plane(a: Shape, b: Shape) -> list[Point]:
+    """Four points: the lowest vertices in directions a little off the plane's normal, to the four corners.
+
+    On a flat face they are the vertices furthest out, otherwise the lowest vertex. One so blunt that it stands out by
+    less than `TILT` times the distance to its neighbors may be passed over.
+    """
+    slopes = vector.apply_transposed(a.pose[0], b.axis)
+    middle = height(b, a.center)
+    found = list(a.vertices)
+    if len(found) > len(_TETRAHEDRON):
+        levels = [vector.dot(slopes, vertex) for vertex in a.vertices]
+        found = []
+        for corner in _TETRAHEDRON:
+            keys = [level + TILT * vector.dot(corner, v) for level, v in zip(levels, a.vertices, strict=True)]
+            found.append(_least(list(zip(keys, a.vertices, strict=True)))[1])
+    return [on_surface(middle + vector.dot(slopes, v), transform_point(a.pose, v), b.axis) for v in found]
+
+
+def _least(keyed: list[tuple[Scalar, Vector3]]) -> tuple[Scalar, Vector3]:
+    """The one with the least key, by pairs."""
+    while len(keyed) > 1:
+        pairs = list(zip(keyed[::2], keyed[1::2], strict=False))
+        keyed = [choose(p[0] <= q[0], p, q) for p, q in pairs] + keyed[2 * len(pairs) :]
+    return keyed[0]

@@ -1,0 +1,21 @@
+"""Drop-in replacement for differentiable-robot-model 0.2.3: change the import line and keep the program."""
+
+from adjoin.compat.differentiable_robot_model import rigid_body_params
+from adjoin.compat.differentiable_robot_model.robot_model import (
+    DifferentiableFrankaPanda,
+    DifferentiableKUKAiiwa,
+    DifferentiableRobotModel,
+    DifferentiableTrifingerEdu,
+    DifferentiableTwoLinkRobot,
+)
+from adjoin.compat.differentiable_robot_model.training import train_epoch
+
+__all__ = [
+    "DifferentiableFrankaPanda",
+    "DifferentiableKUKAiiwa",
+    "DifferentiableRobotModel",
+    "DifferentiableTrifingerEdu",
+    "DifferentiableTwoLinkRobot",
+    "rigid_body_params",
+    "train_epoch",
+]

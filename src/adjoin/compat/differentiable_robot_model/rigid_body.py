@@ -1,0 +1,172 @@
+"""A URDF with every link kept apart, and its numbers over scalars: what welded links add up to is traced.
+
+`adjoin.load` merges links on fixed joints once and for all. Here their mass, inertia and placement can be learned too,
+one by one, so the merging is part of the kernel; with nothing learned it is the merged model's.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from adjoin.dynamics.robot import Robot
+from adjoin.errors import InputError
+from adjoin.io import urdf, xml
+from adjoin.io.load import open_source
+from adjoin.io.paths import Files
+from adjoin.model.assemble import FLOATING_BASE, assemble
+from adjoin.model.description import JointDescription, LinkDescription
+from adjoin.model.model import Model, missing
+from adjoin.model.parts import WORLD
+from adjoin.spatial import mass_moments as matter
+from adjoin.spatial import vector
+from adjoin.spatial.inertia import about_origin, second_moment
+from adjoin.spatial.mass_moments import Matter
+from adjoin.spatial.motion import STILL, Transform, transform_multiply
+from adjoin.spatial.rotation import from_rpy, to_rpy
+from adjoin.spatial.scalar import Scalar, is_number
+
+SIZES = {"trans": 3, "rot_angles": 3, "joint_damping": 1, "mass": 1, "com": 3, "inertia_mat": 9}
+"""What of a link can be learned, and its numbers."""
+
+Key = tuple[str, str]
+"""Names of a link and of a parameter."""
+
+_NO_MATTER: Matter = (0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+
+
+class Links:
+    """The links of a URDF, and the model they make.
+
+    Moving joints are counted in the order of their child links in the file, and one that mimics another moves freely.
+    Quaternions in q are [x y z w].
+
+    Args:
+        path: of the URDF, or its text or bytes.
+        floating_base: put a free joint under the root link; its coordinates come first.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | bytes, floating_base: bool = False):
+        data, name, home, encoding = open_source(path, None)
+        document = xml.parse(data, name, encoding=encoding)
+        if document.tag != "robot":
+            document.fail("not a URDF: the outermost element must be <robot>")
+        description = urdf.read(document, Files(home, {}, []), meshes="ignore", repair=("axis", "limits"))
+        for edge in description.joints:
+            edge.joint = edge.joint and replace(edge.joint, mimic=None)
+        self.model: Model = assemble(
+            description, floating_base=floating_base, accept=("mass", "inertia"), repair=("axis", "limits")
+        )
+        self.names = [link.name for link in description.links]
+        self._links: dict[str, LinkDescription] = {link.name: link for link in description.links}
+        self._edges: dict[str, JointDescription] = {edge.child: edge for edge in description.joints}
+        self.joints = self._in_order(floating_base)
+        self.q_places, self.v_places = self._places()
+
+    def _in_order(self, floating_base: bool) -> list[int]:
+        """Indices of the model's joints in the order of their child links, a floating base first."""
+        names = [FLOATING_BASE] if floating_base else []
+        edges = [self._edges[name] for name in self.names if name in self._edges]
+        names += [edge.name for edge in edges if edge.joint is not None]
+        return [self.model.joint_index(name) for name in names]
+
+    def _places(self) -> tuple[list[int], list[int]]:
+        """Where the numbers of the model's q and v are in those of the caller."""
+        q_places, v_places = [0] * self.model.nq, [0] * self.model.nv
+        q = v = 0
+        for index in self.joints:
+            joint, at = self.model.joints[index], self.model.coordinates[index]
+            own = list(range(q, q + joint.nq))
+            if joint.kind in ("ball", "free"):
+                own = [*own[:-4], own[-1], *own[-4:-1]]
+            q_places[at.q : at.q + joint.nq] = own
+            v_places[at.v : at.v + joint.nv] = range(v, v + joint.nv)
+            q, v = q + joint.nq, v + joint.nv
+        return q_places, v_places
+
+    def require(self, link: str, function: str) -> None:
+        """Raise if there is no such link."""
+        if link not in self._links:
+            raise InputError(f"{function}: {missing('link', 'links', link, self.names)}")
+
+    def own(self, link: str, parameter: str) -> list[float]:
+        """A link's numbers as the file has them."""
+        edge, part = self._edges.get(link), self._links[link]
+        if parameter == "trans":
+            return list(edge.position if edge else (0.0, 0.0, 0.0))
+        if parameter == "rot_angles":
+            return list(to_rpy(edge.rotation) if edge else (0.0, 0.0, 0.0))
+        if parameter == "joint_damping":
+            return [edge.joint.damping[0] if edge and edge.joint else 0.0]
+        if parameter == "mass":
+            return [part.mass]
+        if parameter == "com":
+            return list(part.com)
+        xx, xy, xz, yy, yz, zz = part.inertia
+        return [xx, xy, xz, xy, yy, yz, xz, yz, zz]
+
+    def robot(self, learned: Mapping[Key, Sequence[Scalar]], gravity: bool = True) -> Robot:
+        """The model's numbers, with those of some links replaced."""
+        given: dict[str, Any] = {} if gravity else {"gravity": [0.0, 0.0, 0.0]}
+        robot = Robot(self.model, given)
+        if any(parameter != "joint_damping" for _, parameter in learned):
+            vars(robot).update(self._welded(learned))
+        return robot
+
+    def damping(self, learned: Mapping[Key, Sequence[Scalar]]) -> list[Scalar]:
+        """Of the joints, one number for each of v in the model's order."""
+        found: list[Scalar] = []
+        for body in self.model.bodies:
+            own: Sequence[Scalar] = body.joint.damping
+            value = learned.get((body.name, "joint_damping"))
+            found += own if value is None else [value[0]] * len(own)
+        return found
+
+    def _welded(self, learned: Mapping[Key, Sequence[Scalar]]) -> dict[str, Any]:
+        """Placements, frames and matter of the bodies, summed up over their links."""
+        poses: dict[str, Transform] = {}
+        placements: list[Transform] = [STILL] * len(self.model.bodies)
+        contents: list[Matter] = [_NO_MATTER] * len(self.model.bodies)
+        for frame in self.model.frames:
+            name = frame.name
+            edge = self._edges.get(name)
+            rotation, position = (edge.rotation, edge.position) if edge else STILL
+            if (angles := learned.get((name, "rot_angles"))) is not None:
+                rotation = from_rpy(*angles)
+            if (place := learned.get((name, "trans"))) is not None:
+                position = vector.vector3(place)
+            pose = transform_multiply(poses[edge.parent] if edge else STILL, (rotation, position))
+            if frame.body != WORLD and self.model.bodies[frame.body].name == name:
+                placements[frame.body], pose = pose, STILL
+            poses[name] = pose
+            if frame.body != WORLD:
+                moved = matter.to_parent(pose, self._matter(name, learned))
+                contents[frame.body] = matter.together(contents[frame.body], moved)
+        self._lighten(placements, contents)
+        return {
+            "placements": placements,
+            "frames": [poses[frame.name] for frame in self.model.frames],
+            "matter": contents,
+        }
+
+    def _matter(self, link: str, learned: Mapping[Key, Sequence[Scalar]]) -> Matter:
+        """Of a link about its own frame's origin; of an inertia matrix that is not symmetric, the symmetric part."""
+        (mass,), com, i = (learned.get((link, name), self.own(link, name)) for name in ("mass", "com", "inertia_mat"))
+        if len(i) == 9:
+            i = (i[0], 0.5 * (i[1] + i[3]), 0.5 * (i[2] + i[6]), i[4], 0.5 * (i[5] + i[7]), i[8])
+        xx, xy, xz, yy, yz, zz = i
+        center = vector.vector3(com)
+        about = about_origin((mass, center, (xx, xy, xz, yy, yz, zz)))
+        return mass, vector.scale(mass, center), second_moment(about)
+
+    def _lighten(self, placements: list[Transform], contents: list[Matter]) -> None:
+        """Leave to the parent what lies on a joint's axis, where the numbers are known now; see `Robot.matter`."""
+        for index in reversed(range(len(contents))):
+            body, parent = self.model.bodies[index], self.model.bodies[index].parent
+            mass, moment, second = contents[index]
+            known = all(
+                is_number(x) for x in (mass, *moment, *second, *placements[index][1], *sum(placements[index][0], ()))
+            )
+            if known and parent != WORLD and body.joint.kind in ("revolute", "continuous"):
+                contents[index], moved = matter.without_axis(contents[index], body.joint.axis)
+                contents[parent] = matter.together(contents[parent], matter.to_parent(placements[index], moved))

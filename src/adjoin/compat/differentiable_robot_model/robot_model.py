@@ -1,0 +1,525 @@
+"""The learnable robot model with the interface of differentiable-robot-model 0.2.3 (Meier et al. 2022, Differentiable
+and learnable robot models), on fused kernels: change the import, keep the program.
+"""
+
+import importlib.util
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.compat.differentiable_robot_model import link_quantities as quantities
+from adjoin.compat.differentiable_robot_model.rigid_body import SIZES, Key, Links
+from adjoin.compiler.ir import pytree as tree
+from adjoin.errors import InputError
+from adjoin.learn.modules import ParameterModule
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import Function
+
+_SHAPES = {
+    "trans": (1, 3),
+    "rot_angles": (1, 3),
+    "joint_damping": (1,),
+    "mass": (1,),
+    "com": (1, 3),
+    "inertia_mat": (1, 3, 3),
+}
+_OF_JOINT = ("trans", "rot_angles", "joint_damping")
+
+
+class Fixed(torch.nn.Module):
+    """A parameter that is not learned: the URDF's value.
+
+    Args:
+        value: the value.
+    """
+
+    value: torch.Tensor
+
+    def __init__(self, value: torch.Tensor):
+        super().__init__()
+        self.register_buffer("value", value, persistent=False)
+
+    def forward(self) -> torch.Tensor:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where a link is in the world, after `update_kinematic_state`."""
+
+    position: torch.Tensor
+    quaternion: torch.Tensor
+    matrix: torch.Tensor
+
+    def translation(self) -> torch.Tensor:
+        """Position, (..., 3)."""
+        return self.position
+
+    def rotation(self) -> torch.Tensor:
+        """Rotation matrix, (..., 3, 3)."""
+        return self.matrix
+
+    def get_quaternion(self) -> torch.Tensor:
+        """Quaternion [x y z w], (..., 4)."""
+        return self.quaternion
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How a link moves, in its own frame, after `update_kinematic_state`: linear and angular velocity, (..., 3)."""
+
+    lin: torch.Tensor
+    ang: torch.Tensor
+
+
+class Link(torch.nn.Module):
+    """A link: its parameters as modules, and what `update_kinematic_state` set."""
+
+    pose: Pose
+    vel: Motion
+
+    def __init__(self, links: Links, name: str, device: torch.device):
+        super().__init__()
+        self.name = name
+        self.inertia = torch.nn.Module()
+        for parameter, shape in _SHAPES.items():
+            value = torch.tensor(links.own(name, parameter), dtype=torch.float32, device=device).reshape(shape)
+            self.holder(parameter).add_module(parameter, Fixed(value))
+
+    def holder(self, parameter: str) -> torch.nn.Module:
+        """The module that has a parameter's module for an attribute."""
+        return self if parameter in _OF_JOINT else self.inertia
+
+
+class DifferentiableRobotModel(torch.nn.Module):
+    """A robot whose links' parameters can be learned.
+
+    Inputs are [n] or [B, n], float32 or float64; results are of the inputs' dtype, on their device. Joints are in the
+    order of their child links in the file. Nothing passed in is changed.
+
+    Args:
+        urdf_path: the URDF, or its text or bytes.
+        name: of the robot.
+        device: of the learnable parameters; the CPU if not given.
+        floating_base: give the root link a free joint. Then q begins with its position and quaternion [x y z w], and
+            velocities, accelerations and forces with six numbers [linear; angular] in the root link's frame.
+        check: whether learned values are checked for NaN at each call.
+    """
+
+    def __init__(
+        self,
+        urdf_path: str | os.PathLike[str] | bytes,
+        name: str = "",
+        device: torch.device | str | None = None,
+        *,
+        floating_base: bool = False,
+        check: bool = True,
+    ):
+        super().__init__()
+        self.name = name
+        self.check = check
+        self._device = torch.device(device) if device is not None else torch.device("cpu")
+        self._links = Links(urdf_path, floating_base)
+        self._n_dofs = self._links.model.nv
+        self._name_to_idx_map = {link: index for index, link in enumerate(self._links.names)}
+        self._bodies = torch.nn.ModuleList(Link(self._links, link, self._device) for link in self._links.names)
+        self._learned: dict[Key, _Learned] = {}
+        self._functions: dict[Any, Function] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_functions": {}}
+
+    # Kinematics
+
+    def update_kinematic_state(self, q: torch.Tensor, qd: torch.Tensor) -> None:
+        """Set pose and velocity of every link: `_bodies[i].pose` and `_bodies[i].vel`.
+
+        Args:
+            q: joint positions, [B, n].
+            qd: joint velocities, [B, n].
+        """
+        found = self._call(quantities.kinematic_state, q=q, qd=qd)
+        for link in self._bodies:
+            assert isinstance(link, Link)
+            position, quaternion, matrix, linear, angular = found[link.name]
+            link.pose, link.vel = Pose(position, quaternion, matrix), Motion(linear, angular)
+
+    def compute_forward_kinematics_all_links(self, q: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """Where all links are.
+
+        Args:
+            q: joint positions, [B, n].
+
+        Returns:
+            link name -> position [B, 3] and quaternion [x y z w], [B, 4], in the world.
+        """
+        return self._call(quantities.all_poses, q=q)
+
+    def compute_forward_kinematics(
+        self, q: torch.Tensor, link_name: str, recursive: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where a link is.
+
+        Args:
+            q: joint positions, [B, n].
+            link_name: of the link.
+            recursive: changes nothing.
+
+        Returns:
+            Position [B, 3] and quaternion [x y z w], [B, 4], in the world.
+        """
+        self._links.require(link_name, "compute_forward_kinematics")
+        return self._call(quantities.pose, (link_name,), q=q)
+
+    def compute_endeffector_jacobian(self, q: torch.Tensor, link_name: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """How a link's origin moves and turns, in world axes, with the joint velocities.
+
+        Args:
+            q: joint positions, [B, n].
+            link_name: of the link.
+
+        Returns:
+            Linear and angular Jacobian, [B, 3, n] each.
+        """
+        self._links.require(link_name, "compute_endeffector_jacobian")
+        return self._call(quantities.jacobian, (link_name,), q=q)
+
+    # Dynamics
+
+    def compute_inverse_dynamics(
+        self,
+        q: torch.Tensor,
+        qd: torch.Tensor,
+        qdd_des: torch.Tensor,
+        include_gravity: bool | None = True,
+        use_damping: bool | None = True,
+    ) -> torch.Tensor:
+        """The joint torques for given accelerations.
+
+        Args:
+            q: joint positions, [B, n].
+            qd: joint velocities, [B, n].
+            qdd_des: joint accelerations, [B, n].
+            include_gravity: whether there is gravity, 9.81 m/s^2 downwards.
+            use_damping: whether the joints' damping is overcome too.
+
+        Returns:
+            Torques, [B, n].
+        """
+        return self._call(
+            quantities.inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, qdd_des=qdd_des
+        )
+
+    def compute_non_linear_effects(
+        self,
+        q: torch.Tensor,
+        qd: torch.Tensor,
+        include_gravity: bool | None = True,
+        use_damping: bool | None = True,
+    ) -> torch.Tensor:
+        """The joint torques without acceleration: Coriolis, centrifugal, gravity and damping.
+
+        Args:
+            q: joint positions, [B, n].
+            qd: joint velocities, [B, n].
+            include_gravity: whether there is gravity.
+            use_damping: whether the joints' damping counts.
+
+        Returns:
+            Torques, [B, n].
+        """
+        return self._call(quantities.inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd)
+
+    def compute_lagrangian_inertia_matrix(
+        self, q: torch.Tensor, include_gravity: bool | None = True, use_damping: bool | None = True
+    ) -> torch.Tensor:
+        """The joint-space inertia matrix.
+
+        Args:
+            q: joint positions, [B, n].
+            include_gravity: changes nothing.
+            use_damping: changes nothing.
+
+        Returns:
+            [B, n, n].
+        """
+        return self._call(quantities.inertia_matrix, q=q)
+
+    def compute_forward_dynamics(
+        self,
+        q: torch.Tensor,
+        qd: torch.Tensor,
+        f: torch.Tensor,
+        include_gravity: bool | None = True,
+        use_damping: bool | None = False,
+    ) -> torch.Tensor:
+        """The joint accelerations under given torques.
+
+        Args:
+            q: joint positions, [B, n].
+            qd: joint velocities, [B, n].
+            f: joint torques, [B, n].
+            include_gravity: whether there is gravity.
+            use_damping: whether the joints are damped.
+
+        Returns:
+            Accelerations, [B, n].
+        """
+        return self._call(quantities.forward_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, f=f)
+
+    # Learning
+
+    def make_link_param_learnable(self, link_name: str, parameter_name: str, parametrization: torch.nn.Module) -> None:
+        """Learn a parameter of a link.
+
+        Args:
+            link_name: of the link, moving or not.
+            parameter_name: "trans" and "rot_angles" (roll, pitch, yaw) of its joint's placement, "joint_damping",
+                "mass", "com", or "inertia_mat" about the center of mass.
+            parametrization: its `forward()` gives 3, 3, 1, 1, 3, or 9 numbers (an inertia also as the 6 of
+                xx xy xz yy yz zz), of any shape.
+        """
+        holder = self._holder(link_name, parameter_name)
+        if not isinstance(parametrization, torch.nn.Module):
+            raise InputError(
+                f"make_link_param_learnable: {parameter_name!r} of link {link_name!r} needs a torch.nn.Module, got a "
+                f"{type(parametrization).__name__}"
+            )
+        parametrization.to(self._device)
+        self._learned[link_name, parameter_name] = _Learned(link_name, parameter_name, parametrization)
+        setattr(holder, parameter_name, parametrization)
+        self._functions.clear()
+
+    def freeze_learnable_link_param(self, link_name: str, parameter_name: str) -> None:
+        """Let a learnable parameter stay as it is.
+
+        Args:
+            link_name: of the link.
+            parameter_name: of the parameter.
+        """
+        self._learnable(link_name, parameter_name).requires_grad_(False)
+
+    def unfreeze_learnable_link_param(self, link_name: str, parameter_name: str) -> None:
+        """Learn a frozen parameter again.
+
+        Args:
+            link_name: of the link.
+            parameter_name: of the parameter.
+        """
+        self._learnable(link_name, parameter_name).requires_grad_(True)
+
+    def print_learnable_params(self) -> None:
+        """Print the name and value of all learnable parameters."""
+        for name, param in self.named_parameters():
+            print(f"{name}: {param}")
+
+    # Description
+
+    def get_joint_limits(self) -> list[dict[str, float]]:
+        """Limits of the joints: "effort", "lower", "upper" and "velocity", infinite where there are none."""
+        found = []
+        for index in self._links.joints:
+            joint = self._links.model.joints[index]
+            limits = (joint.effort_limit, joint.lower, joint.upper, joint.velocity_limit)
+            found += [dict(zip(("effort", "lower", "upper", "velocity"), limits, strict=True))] * joint.nv
+        return found
+
+    def get_link_names(self) -> list[str]:
+        """Names of all links, in the order of the file."""
+        return list(self._links.names)
+
+    def print_link_names(self) -> None:
+        """Print the names of all links."""
+        print("\n".join(self._links.names))
+
+    # Calls
+
+    def _holder(self, link: str, parameter: str) -> torch.nn.Module:
+        self._links.require(link, parameter)
+        if parameter not in SIZES:
+            raise InputError(f"no parameter {parameter!r} of links; parameters: {', '.join(SIZES)}")
+        body = self._bodies[self._name_to_idx_map[link]]
+        assert isinstance(body, Link)
+        return body.holder(parameter)
+
+    def _learnable(self, link: str, parameter: str) -> torch.nn.Module:
+        self._holder(link, parameter)
+        if (link, parameter) not in self._learned:
+            listed = ", ".join(f"{of} {name}" for of, name in self._learned) or "none"
+            raise InputError(f"{parameter!r} of link {link!r} is not learnable; learnable: {listed}")
+        return self._learned[link, parameter].module
+
+    def _call(
+        self, quantity: Callable[..., Any], options: tuple[Any, ...] = (), gravity: bool = True, **inputs: Any
+    ) -> Any:
+        """A quantity of tensors, by the kernel made when first asked for."""
+        key = (quantity, options, gravity, len(inputs))
+        function = self._functions.get(key)
+        if function is None:
+            traced, shapes, learned = self._scalars(quantity, options, gravity, list(inputs))
+            function = self._functions[key] = Function(traced, {**shapes, **learned})
+        if not self._learned:
+            return function(*inputs.values())
+        found = function(*inputs.values(), *self.learned_tensors(inputs["q"]))
+        if self.check:
+            self.check_learned(next(tree.leaves(found)))
+        return found
+
+    def learned_tensors(self, like: torch.Tensor) -> list[torch.Tensor]:
+        """What the learned numbers are made of."""
+        tensors = [tensor for learned in self._learned.values() for tensor in learned.tensors()]
+        return [tensor if tensor.dtype == like.dtype else tensor.to(like.dtype) for tensor in tensors]
+
+    def check_learned(self, result: torch.Tensor) -> None:
+        """Raise if a result is not finite because a learned number is not."""
+        if math.isfinite(result.detach().sum().item()):
+            return
+        with torch.no_grad():
+            for learned in self._learned.values():
+                learned.check(learned.module())
+
+    def packed_error(self, quantity: str, use_damping: bool, gravity: bool, given: str) -> Function:
+        """The squared error of a quantity, times the first of the numbers "packed"; see `train_epoch`.
+
+        The rest of those numbers are the learned tensors, one after the other. So the gradient to all of them has the
+        error itself in front.
+        """
+        key = (quantity, use_damping, gravity, given)
+        if key not in self._functions:
+            inputs = ["q", "qd", given, "target", "variance"]
+            error, shapes, learned = self._scalars(quantities.squared_error, (quantity, use_damping), gravity, inputs)
+            ends = np.cumsum([1, *[math.prod(shape) for shape in learned.values()]]).tolist()
+
+            def packed(packed: Any, **values: Any) -> Any:
+                for (name, shape), start, end in zip(learned.items(), ends, ends[1:], strict=False):
+                    values[name] = np.reshape(packed[start:end], shape)[()]
+                return packed[0] * error(**values)
+
+            packed.__name__ = error.__name__
+            self._functions[key] = Function(packed, {**shapes, "packed": (ends[-1],)})
+        return self._functions[key]
+
+    def _scalars(
+        self, quantity: Callable[..., Any], options: tuple[Any, ...], gravity: bool, inputs: list[str]
+    ) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
+        """A quantity as a function of scalars by name, and the shapes of its inputs and of what is learned."""
+        links, learned = self._links, {one: one.shapes() for one in self._learned.values()}
+        shapes = {name: (links.model.nq if name == "q" else links.model.nv,) for name in inputs}
+
+        def traced(**values: Any) -> Any:
+            numbers = {one.key: one.numbers([values[name] for name in own]) for one, own in learned.items()}
+            moment = quantities.Moment(links, numbers, gravity, {name: values[name] for name in inputs})
+            return quantities.arrays(quantity(moment, *options))
+
+        traced.__name__ = f"{quantity.__name__}({self.name or links.model.name})"
+        return traced, shapes, {name: shape for own in learned.values() for name, shape in own.items()}
+
+
+class _Learned:
+    """A learned parameter of a link: its module, and how a kernel gets its numbers.
+
+    The raw numbers of a module of this library go into the kernel as they are; of any other, its value.
+    """
+
+    def __init__(self, link: str, parameter: str, module: torch.nn.Module):
+        self.key = (link, parameter)
+        self.module = module
+        self.named = f"{link} {parameter}"
+        self.inside = module if isinstance(module, ParameterModule) else None
+        with torch.no_grad():
+            value = module()
+        self.check(value)
+        self.shape = value.shape
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """What goes into the kernel."""
+        if self.inside is not None:
+            return self.inside.inputs()
+        value = self.module()
+        if value.shape != self.shape:
+            self.check(value)
+        return (value,)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of those in the kernel."""
+        return {f"{self.named} {k}": tuple(tensor.shape) for k, tensor in enumerate(self.tensors())}
+
+    def numbers(self, arrays: list[Any]) -> list[Scalar]:
+        """The parameter over scalars."""
+        if self.inside is not None:
+            shapes = self.inside.SHAPES.values()
+            if any(shapes):
+                arrays = [np.reshape(array, shape)[()] for array, shape in zip(arrays, shapes, strict=True)]
+            arrays = [self.inside.of(*arrays)]
+        return list(np.ravel(arrays[0]))
+
+    def check(self, value: Any) -> None:
+        """Raise if a value is of a wrong shape or not finite."""
+        link, parameter = self.key
+        said = f"{parameter!r} of link {link!r}: {type(self.module).__name__} returned"
+        sizes = (SIZES[parameter], *((6,) if parameter == "inertia_mat" else ()))
+        if not isinstance(value, torch.Tensor) or value.numel() not in sizes:
+            got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise InputError(f"{said} {got}; it must return a tensor of {' or '.join(map(str, sizes))} numbers")
+        if not bool(value.isfinite().all()):
+            raise InputError(f"{said} {value.tolist()}; every number must be finite")
+
+
+def _described(relative: str) -> Path:
+    """A robot's file in the data of differentiable-robot-model."""
+    found = importlib.util.find_spec("diff_robot_data")
+    if found is None or not found.submodule_search_locations:
+        raise InputError(f"{relative} comes with differentiable-robot-model: pip install differentiable-robot-model")
+    return Path(found.submodule_search_locations[0]) / relative
+
+
+class DifferentiableKUKAiiwa(DifferentiableRobotModel):
+    """The arm of that name in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        super().__init__(_described("kuka_iiwa/urdf/iiwa7.urdf"), "differentiable_kuka_iiwa", device)
+
+
+class DifferentiableFrankaPanda(DifferentiableRobotModel):
+    """The arm without its gripper, in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        path = _described("panda_description/urdf/panda_no_gripper.urdf")
+        super().__init__(path, "differentiable_franka_panda", device)
+
+
+class DifferentiableTwoLinkRobot(DifferentiableRobotModel):
+    """The arm of two links in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        super().__init__(_described("2link_robot.urdf"), "diff_2d_robot", device)
+
+
+class DifferentiableTrifingerEdu(DifferentiableRobotModel):
+    """The three fingers in the data of differentiable-robot-model.
+
+    Args:
+        device: of the learnable parameters.
+    """
+
+    def __init__(self, device: torch.device | str | None = None):
+        super().__init__(_described("trifinger_edu_description/trifinger_edu.urdf"), "trifinger_edu", device)

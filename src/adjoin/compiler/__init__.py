@@ -1,0 +1,1 @@
+"""The kernel compiler: it knows nothing of robots."""

@@ -1,0 +1,1 @@
+"""Derivatives of graphs: reverse mode, forward mode, implicit functions."""

@@ -1,0 +1,139 @@
+"""Memory that a kernel uses while it runs: the stack for what is small and fixed, a workspace for the rest.
+
+The workspace is given by the caller of the kernel. On a CPU each thread has its own and every block of environments
+uses it again; on a GPU the same element of neighboring threads lies side by side.
+"""
+
+from adjoin.compiler.codegen.layout import WARP, Layout
+from adjoin.compiler.codegen.writer import Writer
+from adjoin.compiler.ir.graph import Expr
+
+STACK = 4096  # elements a lane that streams may take of the stack; more go to the workspace
+
+
+class Storage:
+    """Hands out memory and writes the addresses of its elements.
+
+    Attributes:
+        prologue: code that runs once, before everything.
+        stack: pointer type of stack memory; a GPU has an address space of its own for it.
+        thread: on a GPU, the operand that numbers this thread among all.
+        zero: an operand that is 0.
+        workspace: elements a lane asked for: a fixed number under "", and for each run-time integer a factor.
+    """
+
+    def __init__(self, writer: Writer, layout: Layout, words: list[str]):
+        self.w = writer
+        self.layout = layout
+        self.words = words
+        self.prologue = writer.lines
+        writer.lines = []
+        self.stack = "ptr"
+        self.thread = ""
+        self.zero = "0"
+        self.workspace: dict[str, int] = {"": 0}
+        self._on_stack = 0
+        self._slots = 0
+        self._free: list[int] = []
+
+    def hide_zero(self) -> None:
+        """Make a zero and a false condition that no compiler can see through.
+
+        An assembler that knew that the offset of parked values is constant would put them into registers again, and a
+        jump that is always taken would be merged away with the boundary between blocks that it stands for.
+        """
+        self.prologue.append(f"  %zero = lshr i64 {self.words[self.layout.batch]}, 48")
+        self.prologue.append("  %never = icmp ne i64 %zero, 0")
+        self.zero = "%zero"
+
+    def finish(self) -> None:
+        """Reserve the slots that were taken."""
+        if self._slots:
+            base = self._reserve("%parking", self._slots)
+            self.prologue.append(f"  %park = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}")
+
+    def array(self, elements: int) -> str:
+        """Stack memory for so many elements a lane, the same for every block and every iteration."""
+        self._on_stack += elements
+        return self._reserve(f"%stack{len(self.prologue)}", elements)
+
+    def clear(self, array: str, elements: int) -> None:
+        """Fill an array with zeros, in a loop."""
+        w, kind = self.w, self.w.lane.float
+        name, before = w.name()[1:], w.block
+        w.line(f"  br label %{name}")
+        w.label(name)
+        w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
+        place = w.emit(f"getelementptr {kind}, {self.stack} {array}, i64 %{name}.i")
+        w.line(f"  store {kind} zeroinitializer, {self.stack} {place}")
+        w.line(f"  %{name}.n = add i64 %{name}.i, 1")
+        w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {elements}")
+        w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
+        w.label(f"{name}.e")
+
+    # Single values ----------------------------------------------------------------------------------------------------
+
+    def take_slot(self) -> int:
+        """A place for one value."""
+        if not self._free:
+            self._free.append(self._slots)
+            self._slots += 1
+        return self._free.pop()
+
+    def give_slot(self, slot: int) -> None:
+        """The place may be taken again."""
+        self._free.append(slot)
+
+    def slot(self, slot: int) -> str:
+        """The typed address of a place for one value."""
+        return f"{self.stack} {self.w.emit(f'getelementptr {self.w.lane.float}, {self.stack} %park, i64 {slot}')}"
+
+    # Streams between loops --------------------------------------------------------------------------------------------
+
+    def buffer(self, stream: Expr, length: int | str) -> str:
+        """Memory for a stream; on the stack where it fits."""
+        if isinstance(length, int) and self._on_stack + length * stream.width <= STACK:
+            return self.array(max(1, length * stream.width))
+        key, factor = ("", length) if isinstance(length, int) else (length, 1)
+        place = f"workspace {self._end()}"
+        self.workspace[key] = self.workspace.get(key, 0) + factor * stream.width
+        return place
+
+    def element(self, buffer: str, index: str) -> str:
+        """The typed address of an element of a buffer; `index` is an i64 operand."""
+        w, kind = self.w, self.w.lane.float
+        if not buffer.startswith("workspace "):
+            return f"{self.stack} {w.emit(f'getelementptr {kind}, {self.stack} {buffer}, i64 {index}')}"
+        index = w.emit(f"add i64 {index}, {buffer.split()[1]}")
+        if not self.thread:
+            return f"ptr {w.emit(f'getelementptr {kind}, ptr %workspace, i64 {index}')}"
+        threads = w.emit(f"add i64 {self.words[self.layout.batch]}, {WARP - 1}")
+        threads = w.emit(f"and i64 {threads}, {-WARP}")  # every thread of the last warp has a column of its own
+        index = w.emit(f"add i64 {w.emit(f'mul i64 {index}, {threads}')}, {self.thread}")
+        base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
+        return f"ptr addrspace(1) {w.emit(f'getelementptr {kind}, ptr addrspace(1) {base}, i64 {index}')}"
+
+    def count(self, length: int | str) -> str:
+        """A trip count as an i64 operand."""
+        return str(length) if isinstance(length, int) else self.words[self.layout.integer(length)]
+
+    def _end(self) -> str:
+        """Where the workspace given out so far ends, computed at the start of the kernel."""
+        total = str(self.workspace[""])
+        for name, factor in self.workspace.items():
+            if name:
+                base = f"%space{len(self.prologue)}"
+                self.prologue.append(f"  {base}.f = mul i64 {self.count(name)}, {factor}")
+                self.prologue.append(f"  {base} = add i64 {base}.f, {total}")
+                total = base
+        return total
+
+    def _reserve(self, name: str, elements: int) -> str:
+        size = self.w.lane.width * self.w.lane.bits // 8
+        allocation = f"alloca [{elements} x {self.w.lane.float}], align {min(64, size)}"
+        if self.stack == "ptr":
+            self.prologue.append(f"  {name} = {allocation}")
+        else:
+            self.prologue.append(f"  {name}.generic = {allocation}")
+            self.prologue.append(f"  {name} = addrspacecast ptr {name}.generic to {self.stack}")
+        return name

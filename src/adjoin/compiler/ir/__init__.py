@@ -1,0 +1,1 @@
+"""The graph of scalar operations, control flow, and programs."""

@@ -1,0 +1,1 @@
+"""Compiling, caching and launching kernels; the torch operator."""

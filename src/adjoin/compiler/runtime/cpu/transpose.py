@@ -1,0 +1,232 @@
+"""Row-major access on a CPU: as many rows as a vector has lanes, transposed in registers. See `memory.py`."""
+
+from collections.abc import Sequence
+
+from adjoin.compiler.codegen.layout import Layout
+from adjoin.compiler.codegen.writer import Writer
+from adjoin.compiler.ir.program import Slot
+
+PREFETCHED = 1024  # bytes of a row up to which the next block is asked for ahead
+
+
+def chunks(size: int, width: int) -> list[tuple[int, int]]:
+    """Cover the columns of a row with (start, columns) pieces of power-of-two sizes up to a width; they may overlap."""
+    pieces = [(start, width) for start in range(0, size - width + 1, width)]
+    done = len(pieces) * width
+    while done < size:
+        columns = 1 << (size - done - 1).bit_length()
+        while columns > size:
+            columns //= 2
+        start = min(done, size - columns)
+        pieces.append((start, columns))
+        done = start + columns
+    return pieces
+
+
+class Rows:
+    """Row-major access on a CPU, by blocks of as many environments as a vector has lanes.
+
+    Addresses are computed anew, from words read as volatile, wherever rows are read or written: kept in registers from
+    one place to the next they would all be alive throughout a kernel, on which LLVM's register allocator takes minutes.
+    """
+
+    def __init__(self, writer: Writer, layout: Layout):
+        self.writer = writer
+        self.layout = layout
+
+    def prefetch(self, tensor: int, slot: Slot, write: bool) -> None:
+        """Ask for the lines that the next block will touch.
+
+        Its accesses jump between rows, which hides their order from the hardware's own prefetching.
+        """
+        w, lane = self.writer, self.writer.lane
+        size = slot.size * lane.bits // 8
+        if lane.width == 1 or slot.shared or slot.table or slot.length is not None or size > PREFETCHED:
+            return
+        _, stride, base = self._base(tensor, None, lane.width)
+        w.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for row in range(lane.width):
+            offset = w.emit(f"mul i64 {stride}, {row}")
+            start = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {offset}")
+            for line in range(0, size, 64):
+                place = w.emit(f"getelementptr i8, ptr {start}, i64 {line}")
+                w.line(f"  call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
+
+    def load(self, tensor: int, slot: Slot, columns: set[int], step: str | None) -> dict[int, str]:
+        """The given columns of a tensor, and maybe others, one operand a column."""
+        w, lane = self.writer, self.writer.lane
+        found: dict[int, str] = {}
+        if slot.shared:
+            base = self._address(tensor, step)
+            for column in sorted(columns):
+                pointer = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {column}")
+                found[column] = _broadcast(w, w.emit(f"load {lane.scalar}, ptr {pointer}"))
+            return found
+        rows: list[str] = []
+        for start, count in chunks(slot.size, lane.width):
+            if all(column in found or column not in columns for column in range(start, start + count)):
+                continue
+            rows = rows or self._rows(tensor, step)
+            kind = f"<{count} x {lane.scalar}>"
+            pieces = []
+            for row in rows:
+                pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i64 {start}")
+                pieces.append(w.emit(f"load {kind}, ptr {pointer}, align {lane.bits // 8}"))
+            vectors = _concatenate(w, pieces, count)
+            found.update(zip(range(start, start + count), _columns(w, vectors), strict=True))
+        if lane.width == 1:
+            kind = f"<1 x {lane.scalar}>"
+            return {column: w.emit(f"extractelement {kind} {value}, i64 0") for column, value in found.items()}
+        return found
+
+    def store(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
+        """Write some columns: a whole chunk of the row."""
+        w, lane = self.writer, self.writer.lane
+        count, kind = len(values), f"<{len(values)} x {lane.scalar}>"
+        if lane.width == 1:
+            values = [w.emit(f"insertelement <1 x {lane.scalar}> poison, {lane.scalar} {v}, i64 0") for v in values]
+        vectors = _split(w, _rows(w, values), count)
+        if slot.shared:
+            vectors, rows = [self._sum(vectors, kind)], [self._partial(tensor, step)]
+        else:
+            rows = self._rows(tensor, step)
+        for vector, row in zip(vectors, rows, strict=True):
+            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i64 {start}")
+            w.line(f"  store {kind} {vector}, ptr {pointer}, align {lane.bits // 8}")
+
+    def chunks(self, slot: Slot) -> list[tuple[int, int]]:
+        """The pieces in which a row is written."""
+        return chunks(slot.size, self.writer.lane.width)
+
+    def _sum(self, vectors: list[str], kind: str) -> str:
+        """The sum over the lanes that stand for an environment of their own, in order."""
+        w = self.writer
+        total, last = vectors[0], self._last()
+        for i, vector in enumerate(vectors[1:], 1):
+            inside = w.emit(f"icmp uge i64 {last}, {i}")
+            value = w.emit(f"select i1 {inside}, {kind} {vector}, {kind} zeroinitializer")
+            total = w.emit(f"fadd {kind} {total}, {value}")
+        return total
+
+    def _word(self, index: int) -> str:
+        place = self.writer.emit(f"getelementptr i64, ptr %words, i64 {index}")
+        return self.writer.emit(f"load volatile i64, ptr {place}")
+
+    def _first(self) -> str:
+        return self.writer.emit("load volatile i64, ptr %here")
+
+    def _last(self) -> str:
+        """How many environments follow the first of this block."""
+        w = self.writer
+        rest = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
+        return w.emit(f"sub i64 {rest}, 1")
+
+    def look_up(self, tensor: int, slot: Slot, index: str, alike: bool) -> str:
+        """One number of each row of a table; `alike`: at one index for all lanes."""
+        w, lane = self.writer, self.writer.lane
+        rows = [self._address(tensor, None)] * lane.width if slot.shared else self._rows(tensor, None)
+        found = "poison"
+        for i, row in enumerate(rows):
+            own = index if alike else w.emit(f"extractelement {lane.vector('i32')} {index}, i64 {i}")
+            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i32 {own}")
+            number = w.emit(f"load {lane.scalar}, ptr {pointer}")
+            if alike and slot.shared:
+                return _broadcast(w, number)
+            if lane.width == 1:
+                return number
+            found = w.emit(f"insertelement {lane.float} {found}, {lane.scalar} {number}, i64 {i}")
+        return found
+
+    def _address(self, tensor: int, step: str | None) -> str:
+        """Where a tensor, or one of its steps, begins."""
+        w = self.writer
+        pointer = w.emit(f"inttoptr i64 {self._word(3 * tensor)} to ptr")
+        if step is None:
+            return pointer
+        offset = w.emit(f"mul i64 {step}, {self._word(3 * tensor + 2)}")
+        return w.emit(f"getelementptr {w.lane.scalar}, ptr {pointer}, i64 {offset}")
+
+    def _base(self, tensor: int, step: str | None, ahead: int = 0) -> tuple[str, str, str]:
+        """The first row's number, the row stride, and where that row begins."""
+        w = self.writer
+        first, stride = self._first(), self._word(3 * tensor + 1)
+        if ahead:
+            first = w.emit(f"add i64 {first}, {ahead}")
+        offset = w.emit(f"mul i64 {first}, {stride}")
+        place = w.emit(f"getelementptr {w.lane.scalar}, ptr {self._address(tensor, step)}, i64 {offset}")
+        return first, stride, place
+
+    def _rows(self, tensor: int, step: str | None) -> list[str]:
+        """Where each row of the block begins; past the end of the batch, the last row again."""
+        w = self.writer
+        _, stride, base = self._base(tensor, step)
+        rows, last = [base], self._last()
+        for i in range(1, w.lane.width):
+            row = w.intrinsic("llvm.umin.i64", "i64", ("i64", str(i)), ("i64", last))
+            rows.append(w.emit(f"getelementptr {w.lane.scalar}, ptr {base}, i64 {w.emit(f'mul i64 {row}, {stride}')}"))
+        return rows
+
+    def _partial(self, tensor: int, step: str | None) -> str:
+        """Where the sums of this block go."""
+        w = self.writer
+        block = w.emit(f"udiv i64 {self._first()}, {w.lane.width}")
+        offset = w.emit(f"mul i64 {block}, {self._word(3 * tensor + 1)}")
+        return w.emit(f"getelementptr {w.lane.scalar}, ptr {self._address(tensor, step)}, i64 {offset}")
+
+
+def _broadcast(w: Writer, scalar: str) -> str:
+    lane = w.lane
+    if lane.width == 1:
+        return scalar
+    single = w.emit(f"insertelement {lane.float} poison, {lane.scalar} {scalar}, i64 0")
+    return w.emit(f"shufflevector {lane.float} {single}, {lane.float} poison, <{lane.width} x i32> zeroinitializer")
+
+
+def _shuffle(w: Writer, count: int, a: str, b: str, indices: Sequence[int]) -> str:
+    kind = f"<{count} x {w.lane.scalar}>"
+    mask = ", ".join(f"i32 {i}" for i in indices)
+    return w.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(indices)} x i32> <{mask}>")
+
+
+def _concatenate(w: Writer, pieces: list[str], count: int) -> list[str]:
+    """Join neighboring short vectors until each fills the lane's width."""
+    while count < w.lane.width:
+        pieces = [_shuffle(w, count, a, b, range(2 * count)) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
+        count *= 2
+    return pieces
+
+
+def _split(w: Writer, vectors: list[str], count: int) -> list[str]:
+    """Cut full vectors into short ones of `count` elements."""
+    width = w.lane.width
+    if count == width:
+        return vectors
+    return [
+        _shuffle(w, width, vector, "poison", range(start, start + count))
+        for vector in vectors
+        for start in range(0, width, count)
+    ]
+
+
+def _columns(w: Writer, vectors: list[str]) -> list[str]:
+    """Columns of a matrix whose rows fill the given vectors, one after the other: even and odd columns, recursively."""
+    if len(vectors) == 1:
+        return vectors
+    width = w.lane.width
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    even = _columns(w, [_shuffle(w, width, a, b, range(0, 2 * width, 2)) for a, b in pairs])
+    odd = _columns(w, [_shuffle(w, width, a, b, range(1, 2 * width, 2)) for a, b in pairs])
+    return [column for pair in zip(even, odd, strict=True) for column in pair]
+
+
+def _rows(w: Writer, columns: list[str]) -> list[str]:
+    """The inverse of `_columns`."""
+    if len(columns) == 1:
+        return columns
+    width = w.lane.width
+    vectors = []
+    for a, b in zip(_rows(w, columns[::2]), _rows(w, columns[1::2]), strict=True):
+        for first in (0, width // 2):
+            order = [i for lane in range(first, first + width // 2) for i in (lane, width + lane)]
+            vectors.append(_shuffle(w, width, a, b, order))
+    return vectors

@@ -1,0 +1,237 @@
+"""`adjoin.function`: your own kernel from a Python function."""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from adjoin.compiler.ir import pytree as tree
+from adjoin.compiler.ir.graph import uncollected
+from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.runtime.cache import Cache
+from adjoin.compiler.runtime.cuda.kernel import build
+from adjoin.compiler.runtime.operator import BITS, Kernel, check_tensor
+from adjoin.errors import InputError, TraceError
+from adjoin.progress import announced
+
+
+@dataclass(frozen=True)
+class PerStep:
+    """Marks an input of `function` as a stream: (steps, ..., *shape), for `scan`."""
+
+    shape: int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Marks an input of `function` as a table: `table[i, j]` reads one number of it where the data says.
+
+    A height map, a map of costs, a policy on a grid. Its numbers have no gradient.
+    """
+
+    shape: tuple[int, ...]
+
+
+class Integer:
+    """Marks an input of `function` as a whole number given at run time, such as a trip count."""
+
+
+class Function:
+    """A traced function as a torch operator. Made by `function`; call it with tensors.
+
+    Attributes:
+        kernel: the compiled program and its derivatives.
+    """
+
+    def __init__(self, traced: Callable[..., Any], inputs: dict[str, Any]):
+        self.name = getattr(traced, "__name__", "function")
+        self._integers = [name for name, shape in inputs.items() if shape is Integer or isinstance(shape, Integer)]
+        self._slots = [_slot(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
+        self._names = list(inputs)
+        if not self._slots:
+            raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
+        with announced(f"tracing {self.name}"), uncollected():
+            program, self._structure = trace(self.name, traced, self._slots, self._integers)
+            self.kernel = Kernel(program)
+        self._plain = [(len(slot.shape), slot.shape) for slot in self._slots]
+        self._streams = any(slot.length is not None for slot in self._slots)
+        self._build = _builder(self._structure)
+        functools.update_wrapper(self, traced, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on tensors (*batch, *shape), in the declared order or by name."""
+        if len(args) == len(self._slots) == len(self._names):
+            given, tensors = None, list(args)
+        else:
+            given = self._bind(args, kwargs)
+            tensors = [given[slot.name] for slot in self._slots]
+        batches = None if self._streams else self._batches(tensors)
+        if batches is None:
+            self._check(tensors)
+        lengths = self._lengths(given, tensors) if self.kernel.program.integers else ()
+        return self._build(self.kernel(tensors, lengths, batches))
+
+    def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
+        """The batch shape of each input; None if one of them is not plainly right. Calls go through it: it is quick."""
+        first = tensors[0]
+        if type(first) is not torch.Tensor:
+            return None
+        dtype, device = first.dtype, first.device
+        if dtype not in BITS:
+            return None
+        found = []
+        for tensor, (rank, shape) in zip(tensors, self._plain, strict=True):
+            if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.device != device:
+                return None
+            whole = tensor.shape
+            size = len(whole) - rank
+            if whole[size:] != shape:
+                return None
+            found.append(whole[:size])
+        return found
+
+    def prebuild(self, gpu: str, dtype: torch.dtype = torch.float32, shared: Sequence[str] = ()) -> None:
+        """Compile for a named GPU into the cache, on a machine that need not have one.
+
+        Args:
+            gpu: architecture, such as "sm_90".
+            dtype: float32 or float64.
+            shared: names of the inputs that will be given without batch dimensions.
+
+        Builds the function and the gradient of all its outputs to all its inputs.
+        """
+        capability = re.fullmatch(r"sm_(\d+)", gpu)
+        if capability is None or dtype not in BITS:
+            raise InputError(
+                f"{self.name}: prebuild takes a GPU such as 'sm_90' and float32 or float64, got {gpu}, {dtype}"
+            )
+        unknown = [name for name in shared if name not in self._names]
+        if unknown:
+            raise InputError(f"{self.name}: no input '{unknown[0]}'; inputs: {', '.join(self._names)}")
+        program = self.kernel.program.with_shared([slot.name in shared for slot in self._slots])
+        for each in (program, program.vjp([True] * len(self._slots))[0]):
+            build(each, BITS[dtype], int(capability[1]), Cache())
+
+    def _check(self, tensors: list[Any]) -> None:
+        """Turn numbers into tensors, and raise at the first input that is not right."""
+        first = next((tensor for tensor in tensors if isinstance(tensor, torch.Tensor)), None)
+        for i, (slot, tensor) in enumerate(zip(self._slots, tensors, strict=True)):
+            if isinstance(tensor, (int, float)) and first is not None and slot.shape == () and slot.length is None:
+                tensors[i] = tensor = torch.tensor(float(tensor), dtype=first.dtype, device=first.device)
+            check_tensor(slot, tensor, self.name)
+        first = tensors[0]
+        for slot, tensor in zip(self._slots, tensors, strict=True):
+            if tensor.dtype != first.dtype or tensor.device != first.device:
+                raise InputError(
+                    f"{self.name}: all inputs must have one dtype and device; '{self._slots[0].name}' is {first.dtype} "
+                    f"on {first.device}, '{slot.name}' is {tensor.dtype} on {tensor.device}"
+                )
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = self._names
+        if len(args) > len(names):
+            raise InputError(f"{self.name}: takes {len(names)} inputs ({', '.join(names)}), got {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise InputError(f"{self.name}: no input '{name}'; inputs: {', '.join(names)}")
+            if name in given:
+                raise InputError(f"{self.name}: '{name}' was given twice")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise InputError(f"{self.name}: missing {', '.join(missing)}; inputs: {', '.join(names)}")
+        return given
+
+    def _lengths(self, given: dict[str, Any] | None, tensors: list[torch.Tensor]) -> tuple[int, ...]:
+        """The run-time integers: those given, and the number of steps of the streams."""
+        values: dict[str, int] = {}
+        for name in self._integers:
+            value = (given or {})[name]
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise InputError(f"{self.name}: '{name}' must be a whole number of at least 0, got {value!r}")
+            values[name] = value
+        for slot, tensor in zip(self._slots, tensors, strict=True):
+            if isinstance(slot.length, str):
+                steps = values.setdefault(slot.length, tensor.shape[0])
+                if steps != tensor.shape[0]:
+                    raise InputError(
+                        f"{self.name}: '{slot.name}' has {tensor.shape[0]} steps where other streams have {steps}"
+                    )
+        return tuple(values[name] for name in self.kernel.program.integers)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{slot.name}: {slot.shape}" for slot in self._slots)
+        return f"<adjoin.function {self.name}({inputs}), {self.kernel.program.operations} operations>"
+
+
+def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
+    """Turn a Python function of named inputs into one fused kernel with gradients.
+
+    The function is run once, on symbolic scalars: an input of shape (7,) arrives as a numpy array of seven of them, an
+    input of shape () as one. It may use ordinary arithmetic, numpy indexing and `@`, and the functions of
+    `adjoin.trace` (`sin`, `select`, `loop`, ...); numbers it closes over become constants of the kernel. What it
+    returns, arrays of scalars in a tuple or dict, is what a call returns as tensors.
+
+    Args:
+        inputs: the shape of each input for one environment: a number, a tuple, () for a scalar, `PerStep(shape)` for
+            a stream over time, `Table(shape)` to read where the data says, `Integer` for a run-time trip count.
+
+    Returns:
+        A decorator. The decorated function takes tensors with any leading batch shape, broadcast like torch.
+
+    Example:
+        @adjoin.function(q=7, target=7, weight=())
+        def cost(q, target, weight):
+            error = q - target
+            return weight * (error @ error)
+
+        cost(torch.randn(4096, 7), torch.zeros(7), 0.5)  # (4096,)
+    """
+
+    def decorate(traced: Callable[..., Any]) -> Function:
+        accepted = inspect.signature(traced).parameters
+        unknown = [name for name in inputs if name not in accepted]
+        undeclared = [
+            name
+            for name, parameter in accepted.items()
+            if name not in inputs and parameter.default is parameter.empty and parameter.kind != parameter.VAR_KEYWORD
+        ]
+        if (unknown and not any(p.kind == p.VAR_KEYWORD for p in accepted.values())) or undeclared:
+            raise TraceError(
+                f"{traced.__name__}: the declared inputs ({', '.join(inputs)}) do not match its parameters "
+                f"({', '.join(accepted)})"
+            )
+        return Function(traced, inputs)
+
+    return decorate
+
+
+def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
+    """Puts results into the structure that the traced function returned."""
+    if structure == 0:
+        return lambda results: results[0]
+    if isinstance(structure, dict) and all(isinstance(place, int) for place in structure.values()):
+        places = list(structure.items())
+        return lambda results: {name: results[place] for name, place in places}
+    return lambda results: tree.transform(results.__getitem__, structure)
+
+
+def _slot(owner: str, name: str, shape: Any) -> Slot:
+    length, table = None, isinstance(shape, Table)
+    if isinstance(shape, PerStep):
+        shape, length = shape.shape, "steps"
+    elif isinstance(shape, Table):
+        shape = shape.shape
+    if isinstance(shape, int) and not isinstance(shape, bool):
+        shape = (shape,)
+    if not isinstance(shape, tuple) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        raise TraceError(
+            f"{owner}: the shape of '{name}' must be a number, a tuple, PerStep(...), Table(...) or Integer, "
+            f"got {shape!r}"
+        )
+    return Slot(name, shape, length, table=table)

@@ -1,0 +1,1 @@
+"""Constraint rows, contact models, solvers and their adjoints."""

@@ -1,0 +1,180 @@
+"""Compliant contact: every constraint is a smooth force, and nothing is solved but one linear system.
+
+A shape that overlaps another is pushed out like by a spring, whose force begins softly (a softplus of the overlap) and
+is greater on the way in than on the way out (Hunt and Crossley, Coefficient of restitution interpreted as damping in
+vibroimpact, 1975). Friction grows with the speed of slip up to Coulomb's bound. Stops of joints push in the same way,
+dry friction of joints is friction, and held frames hang on springs with dampers.
+
+Stiff forces would ask for tiny steps if they were taken as they are when a step begins. They are taken as they are when
+it ends, to first order: f - D J dv, D = -(∂f/∂u + dt ∂f/∂gap) >= 0, which adds dt Jᵀ D J to the inertia matrix. What
+touches only the world keeps the zeros of that matrix, and costs little; between two branches of the tree they fill in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from adjoin.constraints.blocks import Block, Brake, Hold, Push, Row, Touch
+from adjoin.constraints.solver import Free, Settled
+from adjoin.dynamics.linear import Factor, dot, is_zero
+from adjoin.errors import InputError
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import exp, implicit, log, minimum, select, sqrt
+
+STRAIGHT = 30.0  # beyond this x, log(1 + exp(x)) is x
+TINY = 1e-30  # keeps friction finite where its coefficient and its bound are 0
+
+
+class Force(NamedTuple):
+    """What a row does at the end of a step: strength - damping times the change of its speed.
+
+    Attributes:
+        jacobian: nv scalars.
+        strength: if the velocity did not change, N.
+        damping: N s/m.
+    """
+
+    jacobian: Sequence[Scalar]
+    strength: Scalar
+    damping: Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compliant:
+    """Contact by smooth forces, for gradients that vary smoothly; a solver like `PGS`.
+
+    Use it where an optimizer has to find contacts, or where gradients through `PGS` jump too much. Contacts sink in
+    (four feet of a robot by 1 mm with the constants below) and creep where friction holds them, at up to `transition`
+    and a little more, so for exact impacts and true sticking use `PGS`. It is also cheaper, the more so with many
+    contacts: its cost grows with their number, that of `PGS` with the square.
+
+    Attributes:
+        stiffness: of a contact, N/m for each kg of the robot.
+        dissipation: by which share of it the force grows for each m/s of approach, and falls as things part, s/m. What
+            comes at a speed u bounces off at less than (u / dissipation²)^(1/3).
+        depth: over which a contact begins, m. The force is felt at a distance of a few times as much.
+        transition: speed of slip at which friction is at 0.7 of its bound, m/s.
+        lever: at which stops and friction of turning joints, and holds against turning, are as stiff as a contact, m.
+    """
+
+    stiffness: float = 2500.0
+    dissipation: float = 5.0
+    depth: float = 1e-3
+    transition: float = 0.01
+    lever: float = 0.3
+
+    def __post_init__(self):
+        for name in ("stiffness", "depth", "transition", "lever"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise InputError(f"Compliant: {name} must be positive, got {getattr(self, name)!r}")
+        if not 0.0 <= self.dissipation < float("inf"):
+            raise InputError(f"Compliant: dissipation must not be negative, got {self.dissipation!r}")
+
+    @property
+    def warm(self) -> bool:
+        """Nothing of a step is kept for the next."""
+        return False
+
+    @property
+    def elliptic(self) -> bool:
+        """Friction works against the slip, in all directions alike."""
+        return True
+
+    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
+        """The step with its constraints; see `Solver`."""
+        levers = [self.lever if row.turning else 1.0 for block in blocks for row in block.rows]
+        scaled = [replace(block, rows=tuple(map(self._in_meters, block.rows))) for block in blocks]
+        forces = [force for block in scaled for force in self._forces(block, free.mass, free.dt)]
+        matrix, right = [list(row) for row in free.inertia], list(free.right)
+        for jacobian, strength, damping in forces:
+            places = [i for i, x in enumerate(jacobian) if not is_zero(x)]
+            for i in places:
+                right[i] = right[i] + free.dt * strength * jacobian[i]
+                pull = free.dt * damping * jacobian[i]
+                for j in places:
+                    if j <= i:
+                        matrix[i][j] = matrix[i][j] + pull * jacobian[j]
+        factor = Factor(matrix)
+
+        def impulses(dv: Sequence[Scalar]) -> list[Scalar]:
+            return [free.dt * (force.strength - force.damping * dot(force.jacobian, dv)) for force in forces]
+
+        def residual(dv: Sequence[Scalar]) -> list[Scalar]:
+            rest = free.missing(dv)
+            for impulse, force in zip(impulses(dv), forces, strict=True):
+                rest = [r if is_zero(x) else r - x * impulse for r, x in zip(rest, force.jacobian, strict=True)]
+            return rest
+
+        change = implicit(factor.solve(right), residual, factor.solve)
+        found = [impulse * lever for impulse, lever in zip(impulses(change), levers, strict=True)]
+        return Settled(change, found, [self._mode(block) for block in scaled])
+
+    def _in_meters(self, row: Row) -> Row:
+        """A row about an angle as one about the way at the end of the lever."""
+        if not row.turning:
+            return row
+        jacobian = [x if is_zero(x) else self.lever * x for x in row.jacobian]
+        return Row(jacobian, self.lever * row.speed, self.lever * row.gap, turning=True)
+
+    def _forces(self, block: Block, mass: float, dt: float) -> list[Force]:
+        first, *others = block.rows
+        match block:
+            case Push():
+                return [self._push(first, mass, dt)]
+            case Touch():
+                normal = self._push(first, mass, dt)
+                return [normal, *self._friction(others, block.friction, normal.strength)]
+            case Brake():
+                return self._friction([first], [1.0], block.limit / (dt * (self.lever if first.turning else 1.0)))
+            case Hold():
+                return [self._hold(row, mass, dt) for row in block.rows]
+
+    def _push(self, row: Row, mass: float, dt: float) -> Force:
+        """Of a spring that only pushes, at the gap that the present speed leads to."""
+        stiffness = self.stiffness * mass
+        x = (row.gap + dt * row.speed) * (-1.0 / self.depth)
+        grown = exp(minimum(x, STRAIGHT))
+        overlap = self.depth * select(x > STRAIGHT, x, log(1.0 + grown))
+        slope = grown / (1.0 + grown)
+        parting = self.dissipation * row.speed
+        root = sqrt(1.0 + parting * parting)
+        share = select(parting > 0.0, 1.0 / (root + parting), root - parting)
+        damping = stiffness * share * (dt * slope + overlap * self.dissipation / root)
+        return Force(row.jacobian, stiffness * overlap * share, damping)
+
+    def _friction(self, rows: Sequence[Row], coefficients: Sequence[Scalar], normal: Scalar) -> list[Force]:
+        """Under a normal force: against the slip, so that it dissipates the most that Coulomb's bounds allow."""
+        if not rows:
+            return []
+        slip = self._slip(rows, coefficients)
+        least = self.transition * coefficients[0]
+        share = normal / sqrt(slip + least * least + TINY)
+        drags = [coefficient * coefficient * share for coefficient in coefficients]
+        return [Force(row.jacobian, -(drag * row.speed), drag) for row, drag in zip(rows, drags, strict=True)]
+
+    def _slip(self, rows: Sequence[Row], coefficients: Sequence[Scalar]) -> Scalar:
+        """The square of what friction would dissipate for each N."""
+        parts = [c * row.speed for row, c in zip(rows, coefficients, strict=True)]
+        return sum((x * x for x in parts), 0.0)
+
+    def _hold(self, row: Row, mass: float, dt: float) -> Force:
+        """Of a spring and a damper that would stop the whole robot without bouncing."""
+        stiffness, damping = self.stiffness * mass, 2.0 * self.stiffness**0.5 * mass
+        damping += dt * stiffness
+        return Force(row.jacobian, -stiffness * row.gap - damping * row.speed, damping)
+
+    def _mode(self, block: Block) -> Scalar:
+        first, *others = block.rows
+        match block:
+            case Push():
+                return select(first.gap < 0.0, 1.0, 0.0)
+            case Touch():
+                return select(first.gap < 0.0, self._slips(others, block.friction), 0.0)
+            case Brake():
+                return self._slips([first], [1.0])
+            case Hold():
+                return 1.0
+
+    def _slips(self, rows: Sequence[Row], coefficients: Sequence[Scalar]) -> Scalar:
+        least = self.transition * coefficients[0]
+        return select(self._slip(rows, coefficients) > least * least, 2.0, 1.0)

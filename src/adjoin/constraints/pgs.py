@@ -1,0 +1,150 @@
+"""Projected Gauss-Seidel: impulses one after the other, each as if the others were right, for a fixed number of sweeps.
+
+As in Qiao et al., Efficient Differentiable Simulation of Articulated Bodies (ICML 2021). The sweeps are one loop of the
+kernel, so that their number costs no code.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from adjoin.constraints.adjoints import Adjoint, UnrolledAdjoint
+from adjoin.constraints.blocks import Block, Clip, Stop
+from adjoin.constraints.contact_model import Law
+from adjoin.constraints.solver import Free, Settled
+from adjoin.constraints.system import System
+from adjoin.dynamics.linear import dot, is_zero
+from adjoin.errors import InputError
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import loop, when
+
+Carry = tuple[list[Scalar], list[Scalar]]
+"""Impulses, and the half-solved velocity that they make."""
+
+
+@dataclass(frozen=True)
+class PGS(Law):
+    """Projected Gauss-Seidel on the impulses of contacts, stops, friction and equalities; it takes all that `Law` does.
+
+    Attributes:
+        iterations: sweeps over all constraints.
+        warm: whether a step begins with the impulses of the one before, less the share `error_reduction` of them: with
+            all of them, what sweeps reach only slowly (the rocking of a tall stack) would swing up.
+        adjoint: how gradients pass: `UnrolledAdjoint()`, `ImplicitAdjoint()` or `AnticipatingAdjoint()`.
+    """
+
+    iterations: int = 20
+    warm: bool = False
+    adjoint: Adjoint = field(default_factory=UnrolledAdjoint)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not isinstance(self.iterations, int) or self.iterations < 1:
+            raise InputError(f"PGS: iterations must be a whole number of at least 1, got {self.iterations!r}")
+
+    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
+        """The step with its constraints; see `Solver`."""
+        system = System(free.inertia, free.right, blocks, self, free.mass, free.dt)
+        change, impulses = self.solve(system, start)
+        change, impulses = self.adjoint.attach(system, change, impulses, free.missing)
+        modes = [
+            block.mode(impulses[place : place + len(block.rows)])
+            for block, place in zip(blocks, system.places, strict=True)
+        ]
+        return Settled(change, impulses, modes)
+
+    def solve(self, system: System, start: Sequence[Scalar] | None) -> tuple[list[Scalar], list[Scalar]]:
+        """The change of velocity and the impulses of all rows.
+
+        Joints seldom reach their stops: the system is solved without them, and where that would drive a joint through
+        its stop, once more with all of them.
+
+        Args:
+            system: what to solve.
+            start: impulses to begin with, of the first rows; the others begin with 0.
+        """
+        share = 1.0 - self.error_reduction
+        first: list[Scalar] = [0.0] * len(system.rows)
+        if start is not None:
+            first[: len(start)] = [share * impulse for impulse in start]
+        stops = [place for block, place in zip(system.blocks, system.places, strict=True) if isinstance(block, Stop)]
+        if not stops:
+            return self._solve(system, first)
+        some = system.only([block for block in system.blocks if not isinstance(block, Stop)])
+        others = [i for i in range(len(first)) if i not in stops]
+        change, found = self._solve(some, [first[i] for i in others])
+        impulses = list(first)
+        for i, impulse in zip(others, found, strict=True):
+            impulses[i] = impulse
+        through = [system.offsets[i] + dot(system.rows[i].jacobian, change) < 0.0 for i in stops]
+        hit = functools.reduce(operator.or_, through)
+        return when(hit, lambda _: self._solve(system.inside(stops), first), (change, impulses))
+
+    def _solve(self, system: System, first: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        """All sweeps, with J H⁻¹ Jᵀ or with the half-solved velocity, whichever takes fewer products."""
+
+        def push(i: int, trial: Scalar) -> Scalar:
+            return self.adjoint.push(trial, system.gain[i], system.dt)
+
+        def sweep(_: object, impulses: list[Scalar]) -> list[Scalar]:
+            impulses = list(impulses)
+
+            def relax(i: int) -> Scalar:
+                others = dot(system.matrix[i][:i], impulses[:i]) + dot(system.matrix[i][i + 1 :], impulses[i + 1 :])
+                relaxed = -(system.bias[i] + others) * system.gain[i]
+                return relaxed if is_zero(system.kept[i]) else relaxed + system.kept[i] * impulses[i]
+
+            for block, place in zip(system.blocks, system.places, strict=True):
+                block.sweep(impulses, place, relax, push)
+            return impulses
+
+        def sweep_by_halves(_: object, carry: Carry) -> Carry:
+            impulses, velocity = list(carry[0]), carry[1]
+            for block, place in zip(system.blocks, system.places, strict=True):
+                changes = relaxed(system, block, place, impulses, velocity, push)
+                velocity = system.pushed(velocity, changes, place)
+            return impulses, velocity
+
+        if dense(system):
+            impulses = loop(self.iterations, sweep, first) if first else first
+            return system.solve(system.right, impulses), impulses
+        impulses, velocity = loop(self.iterations, sweep_by_halves, (first, system.pushed(system.free, first)))
+        return system.factor.unrooted(velocity), impulses
+
+
+def relaxed(
+    system: System, block: Block, place: int, impulses: list[Scalar], velocity: Sequence[Scalar], push: Clip
+) -> list[Scalar]:
+    """Relax a block of impulses in place.
+
+    Args:
+        system: of the block.
+        block: to relax.
+        place: of its first row.
+        impulses: of all rows.
+        velocity: half-solved, before.
+        push: see `Block.sweep`.
+
+    Returns:
+        By how much each has changed.
+    """
+    end = place + len(block.rows)
+    before = impulses[place:end]
+    speeds = [system.speed(i, velocity) + system.softness[i] * impulses[i] for i in range(place, end)]
+
+    def changes() -> list[Scalar]:
+        pairs = zip(impulses[place:end], before, strict=True)
+        return [0.0 if new is old else new - old for new, old in pairs]
+
+    def relax(i: int) -> Scalar:
+        u = speeds[i - place] + dot([system.entry(i, k) for k in range(place, end)], changes())
+        return impulses[i] - system.gain[i] * u
+
+    block.sweep(impulses, place, relax, push)
+    return changes()
+
+
+def dense(system: System) -> bool:
+    """Whether sweeps use J H⁻¹ Jᵀ, because a sweep then takes fewer products."""
+    return len(system.rows) ** 2 <= 2 * sum(not is_zero(x) for half in system.halves for x in half)

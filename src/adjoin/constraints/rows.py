@@ -1,0 +1,180 @@
+"""A state's constraints as blocks of rows: contacts, stops and dry friction of joints, frames held together.
+
+Contact is speculative: while two shapes are apart they may approach by what is left between them, so every slot has its
+row at all times, and no environment has more rows than another. Once they overlap, a share of the overlap is undone.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from adjoin.collision.narrow_phase import points
+from adjoin.collision.pairs import Pair
+from adjoin.collision.point import Point
+from adjoin.collision.shape import Shape
+from adjoin.collision.terrain import OnTerrain, terrain_points
+from adjoin.constraints.blocks import Block, Brake, Hold, Push, Row, Stop, Touch
+from adjoin.constraints.joint_equality import JointCoupling
+from adjoin.dynamics.constraint import FrameConstraint, Held
+from adjoin.dynamics.linear import dot, is_zero
+from adjoin.dynamics.state import State
+from adjoin.spatial import vector
+from adjoin.spatial.motion import Spatial, transform_multiply
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import Matrix3, Vector3
+from adjoin.trace import minimum, select
+
+GROUND = "ground"
+"""The name of the shape that a simulator adds, and that terrain stands in for."""
+
+
+Equality = FrameConstraint | JointCoupling
+"""What a simulator can hold."""
+
+
+class Contact(NamedTuple):
+    """A point of contact in its frame.
+
+    Attributes:
+        pair: its shapes.
+        point: where it is.
+        axes: its normal, then two directions across.
+        block: its constraint.
+        number: which of the points of its pair it is.
+    """
+
+    pair: Pair
+    point: Point
+    axes: Matrix3
+    block: Block
+    number: int
+
+
+def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contact]:
+    """The contacts between pairs of shapes; whether their friction lies in a cone instead of a pyramid."""
+    robot = state.robot
+    found = []
+    for pair in pairs:
+        first, second = (robot.model.geometries[index] for index in (pair.first, pair.second))
+        friction = pair.coefficients(robot.numbers("geometry_friction"))
+        for number, point in enumerate(between(state, pair)):
+            if pair.points is not None and number not in pair.points:
+                continue
+            axes = basis(point.normal)
+            columns = relative_columns(state, first.body, second.body, point.position)
+            directions = [(axes[0], 1), (axes[1], 1), (axes[2], 1), (axes[0], 0), (axes[1], 0), (axes[2], 0)]
+            rows = []
+            for direction, part in directions[: pair.condim]:
+                jacobian: list[Scalar] = [0.0] * robot.nv
+                for dof, motion in columns:
+                    jacobian[dof] = jacobian[dof] + vector.dot(direction, motion[part])
+                rows.append(jacobian)
+            if pair.points is None and all(is_zero(x) for x in rows[0]):
+                continue
+            gaps = [point.distance - pair.margin, *[0.0] * (len(rows) - 1)]
+            made = tuple(Row(row, dot(row, state.v), gap) for row, gap in zip(rows, gaps, strict=True))
+            bounds = friction[: len(made) - 1]
+            block = Touch(made, bounds, elliptic) if bounds else Push(made)
+            found.append(Contact(pair, point, axes, block, number))
+    return found
+
+
+def between(state: State, pair: Pair) -> list[Point]:
+    """The points of contact of two shapes; ground may be terrain."""
+    first, robot = shape(state, pair.first), state.robot
+    if isinstance(robot, OnTerrain) and robot.model.geometries[pair.second].name == GROUND:
+        return terrain_points(first, robot.terrain)
+    return points(first, shape(state, pair.second))
+
+
+def shape(state: State, index: int) -> Shape:
+    """A collision shape of the model, where it is now."""
+    robot, geometry = state.robot, state.robot.model.geometries[index]
+    return Shape(
+        geometry.kind,
+        vector.vector3(robot.numbers("geometry_size")[index]),
+        transform_multiply(state.pose(geometry.body), robot.geometries[index]),
+        geometry.vertices,
+    )
+
+
+def relative_columns(state: State, first: int, second: int, place: Vector3) -> list[tuple[int, Spatial]]:
+    """For each coordinate that matters, the motion of a body against another at a place, in world axes."""
+    robot = state.robot
+    ahead, behind = robot.ancestors(first), robot.ancestors(second)
+    found = []
+    for path, other, sign in ((ahead, behind, 1.0), (behind, ahead, -1.0)):
+        for body in path:
+            if body in other:
+                continue
+            rotation, position = state.poses[body]
+            arm = vector.subtract(place, position)
+            for dof, (angular, linear) in robot.subspaces[body]:
+                turning = vector.apply(rotation, angular)
+                moving = vector.add(vector.apply(rotation, linear), vector.cross(turning, arm))
+                found.append((dof, (vector.scale(sign, turning), vector.scale(sign, moving))))
+    return found
+
+
+def basis(normal: Vector3) -> Matrix3:
+    """A normal and two directions across it, each across the other.
+
+    Duff et al., Building an Orthonormal Basis, Revisited (2017): no square root, and one seam, at normals with z = 0.
+    """
+    x, y, z = normal
+    side = select(z < 0.0, -1.0, 1.0)
+    a = -1.0 / (side + z)
+    b = x * y * a
+    return normal, (1.0 + side * x * x * a, side * b, -(side * x)), (b, side + y * y * a, -y)
+
+
+def stops(state: State) -> list[Block]:
+    """The limits of joints: of each the stop that is nearer."""
+    robot = state.robot
+    lower, upper = robot.numbers("lower"), robot.numbers("upper")
+    found = []
+    for body, (joint, at) in enumerate(zip(robot.model.joints, robot.model.coordinates, strict=True)):
+        if joint.kind not in ("revolute", "prismatic", "continuous"):
+            continue
+        least, greatest = lower[body], upper[body]
+        open_below, open_above = (isinstance(x, float) and math.isinf(x) for x in (least, greatest))
+        if open_below and open_above:
+            continue
+        place = state.coordinates(body)[0]
+        below, above = place - least, greatest - place
+        if open_above:
+            gap, side = below, 1.0
+        elif open_below:
+            gap, side = above, -1.0
+        else:
+            gap, side = minimum(below, above), select(below <= above, 1.0, -1.0)
+        jacobian: list[Scalar] = [0.0] * robot.nv
+        jacobian[at.v] = side * at.multiplier
+        speed = jacobian[at.v] * state.v[at.v]
+        found.append(Stop((Row(jacobian, speed, gap, joint.kind != "prismatic"),)))
+    return found
+
+
+def brakes(state: State, dt: float) -> list[Block]:
+    """Dry friction of joints."""
+    turning = {dof for body in state.robot.subspaces for dof, (angular, _) in body if not all(map(is_zero, angular))}
+    found = []
+    for dof, friction in enumerate(state.robot.numbers("friction")):
+        if not is_zero(friction):
+            jacobian = [1.0 if i == dof else 0.0 for i in range(state.robot.nv)]
+            row = Row(jacobian, state.v[dof], turning=dof in turning)
+            found.append(Brake((row,), dt * friction))
+    return found
+
+
+def holds(state: State, constraints: Sequence[Equality]) -> list[Block]:
+    """Frames that are held to the world or to one another, and joints that are coupled."""
+    found = []
+    for constraint in constraints:
+        if isinstance(constraint, JointCoupling):
+            found.append(constraint.block(state))
+            continue
+        held = Held(state, constraint)
+        parts = zip(held.rows, held.velocity(), held.error(), (False,) * 3 + (True,) * 3, strict=False)
+        found.append(Hold(tuple(Row(*part) for part in parts)))
+    return found
