@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from report import in_turn
 from torch.utils.data import DataLoader
 
 from adjoin.compat.differentiable_robot_model import rigid_body_params, train_epoch
 from adjoin.compat.differentiable_robot_model.robot_model import DifferentiableRobotModel
-from adjoin.peers.timing import in_turn
 
 LINK, BATCH, RATE = "iiwa_link_1", 100, 1e-2
 PEER = "differentiable-robot-model 0.2.3"

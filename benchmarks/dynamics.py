@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from report import Report, best_of, gpu_target, gpu_time, parser
+from report import Report, best_of, gpu_target, gpu_time, in_turn, parser
 
 import adjoin
 from adjoin import trace as at
@@ -42,7 +42,6 @@ from adjoin.dynamics.derivatives import aba_derivatives
 from adjoin.dynamics.jacobian import jacobian
 from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.dynamics.rnea import rnea
-from adjoin.peers.timing import in_turn
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 
@@ -165,7 +164,7 @@ def cpu(report: Report, arguments: Namespace) -> None:
     rounds, model = 5 if arguments.quick else 25, load("Go2")
     peer = None
     if importlib.util.find_spec("pinocchio"):
-        from adjoin.peers.pinocchio import Pinocchio
+        from peers.pinocchio import Pinocchio
 
         peer = Pinocchio(model)
     torch.set_num_threads(1)
@@ -371,7 +370,7 @@ def room(device: str) -> float:
 
 def pinocchio_row(robot: str) -> dict[str, float]:
     """Pinocchio on one thread at batch 4096, nanoseconds a robot."""
-    from adjoin.peers.pinocchio import Pinocchio
+    from peers.pinocchio import Pinocchio
 
     peer, row = Pinocchio(load(robot)), {}
     for name in ("RNEA", "CRBA", "ABA"):

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from adjoin.cli.bench import cpu_name
 from adjoin.compiler.runtime.cuda import kernel as cuda
-from adjoin.peers.timing import cpu_name
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -37,6 +37,42 @@ def best_of(function: Callable[[], Any], repetitions: int, calls: int = 1) -> fl
             function()
         best = min(best, (time.perf_counter() - start) / calls)
     return best
+
+
+def in_turn(
+    *functions: Callable[[], Any],
+    rounds: int,
+    least: float = 0.02,
+    clock: Callable[[], float] = time.thread_time,
+) -> list[list[float]]:
+    """Seconds that a call of each function takes, one list a function, measured in turn so that a disturbance hits all.
+
+    Args:
+        functions: what to call.
+        rounds: turns of each.
+        least: seconds that a turn lasts.
+        clock: by default the processor time of this thread, for work that runs on one core: what else runs on a shared
+            machine does not count.
+    """
+
+    def seconds(function: Callable[[], Any], calls: int) -> float:
+        start = clock()
+        for _ in range(calls):
+            function()
+        return clock() - start
+
+    counts = []
+    for function in functions:
+        function()  # compiles
+        count = 1
+        while (taken := seconds(function, count)) < least:
+            count = max(2 * count, int(count * least / max(taken, 1e-9)))
+        counts.append(count)
+    times: list[list[float]] = [[] for _ in functions]
+    for _ in range(rounds):
+        for function, count, turns in zip(functions, counts, times, strict=True):
+            turns.append(seconds(function, count) / count)
+    return times
 
 
 def gpu_time(function: Callable[[], Any], calls: int = 20, repetitions: int = 5) -> float:

@@ -35,12 +35,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from report import Report, gpu_time, parser
+from report import Report, gpu_time, in_turn, parser
 
 import adjoin
 from adjoin.compiler.ir.program import Slot, trace
 from adjoin.compiler.runtime.interpreter import interpret
-from adjoin.peers.timing import in_turn
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 
@@ -222,7 +221,7 @@ def mujoco_peer() -> Any:
     """MuJoCo with the same robot, where it is installed."""
     if not importlib.util.find_spec("mujoco"):
         return None
-    from adjoin.peers.mujoco import MuJoCo
+    from peers.mujoco import MuJoCo
 
     return MuJoCo(load("laikago"), [f"{foot}/0" for foot in FEET], DT)
 

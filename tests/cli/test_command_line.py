@@ -126,7 +126,8 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
         ("view go2 --trajectory ball.npz", "for 'go2' they must be (steps, environments, 19) and (steps,)"),
         ("cache prebuild ball --gpu 90", "--gpu '90' must be an architecture such as sm_90"),
         ("cache prebuild ball --gpu sm_50", "a GPU of compute capability 5.0 is too old"),
-        ("bench --plot none/bench.png", "none/bench.png: the folder none does not exist"),
+        ("bench still.urdf", "'still' has no joints, so nothing moves"),
+        ("bench ball --device gpu", "--device 'gpu' is not cpu, cuda or cuda:N"),
     ],
 )
 def test_what_is_wrong_is_said(line, message, told, tmp_path):
@@ -152,7 +153,7 @@ def test_an_error_is_an_object_too(data):
 
 @pytest.mark.parametrize(
     ("package", "line"),
-    [("viser", "simulate ball --html run.html"), ("viser", "view ball"), ("matplotlib", "bench --plot bench.png")],
+    [("viser", "simulate ball --html run.html"), ("viser", "view ball")],
 )
 def test_a_package_that_is_missing_is_named_before_any_work(package, line, told, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
@@ -364,28 +365,39 @@ def test_a_warning_is_one_line(told, monkeypatch):
     ]
 
 
-def test_bench_prints_what_was_measured(told, data, monkeypatch):
-    compare = pytest.importorskip("adjoin.peers.compare")
-    monkeypatch.setattr(compare, "dynamics", lambda name, quick: compare.Figure(name, 1e-8, 2e-8, None, "Peer 1", 6e-6))
-    monkeypatch.setattr(compare, "simulation", lambda quick: compare.Figure("step", 3e-7 if quick else 4e-7, 5e-7))
-    monkeypatch.setattr(compare, "gradient", lambda quick: compare.Figure("gradient", 6e-9, 7e-9, 8e-10))
+def test_bench_measures_dynamics_simulation_and_gradients(told, data, monkeypatch):
+    from adjoin.cli import bench
+
+    monkeypatch.setattr(bench, "BATCH", 16)
     threads = torch.get_num_threads()
-    lines = told("bench --quick")[0].splitlines()[2:8]
-    assert re.split("  +", lines[0]) == [
-        "nanoseconds",
-        "Adjoin f32",
-        "Adjoin f64",
-        "GPU f32",
-        "peer f64",
-        "times",
-        "peer",
+    found = data("bench two_link --device cpu --double")
+    names = ["inverse dynamics (RNEA)", "mass matrix (CRBA)", "forward dynamics (ABA)", "ABA and its gradient"]
+    assert list(found["seconds"]) == [
+        *names,
+        "simulation step, 0 possible contacts",
+        "simulation step and its gradient",
     ]
-    assert lines[1].split() == ["RNEA", "10", "20", "6,000", "300", "Peer", "1"]
-    assert [line.split() for line in lines[4:]] == [["step", "300", "500"], ["gradient", "6", "7", "0.8"]]
-    found = data("bench")
-    assert [figure["times"] for figure in found["figures"]] == [pytest.approx(300.0)] * 3 + [None] * 2
-    assert found["figures"][3]["f32"] == 4e-7
+    assert all(0.0 < seconds < 0.1 for seconds in found["seconds"].values())
+    assert (found["model"], found["dtype"], found["device"]) == ("two_link", "float64", "cpu")
+    out, err = told("bench ball --device cpu --quick")
+    title, _, head, *rows = out.splitlines()
+    assert title == f"ball (6 degrees of freedom, float32, 16 at once) on one core of {bench.cpu_name()}"
+    assert re.split("  +", head.strip()) == ["nanoseconds a robot", "million a second"]
+    for row, name in zip(rows, [*names, "simulation step, 1 possible contacts"], strict=True):
+        nanoseconds, millions = (float(x.replace(",", "")) for x in row.removeprefix(name).split())
+        assert nanoseconds * millions == pytest.approx(1e3, rel=0.01)
+    assert "5/5 measurements" in err
     assert torch.get_num_threads() == threads
+
+
+def test_the_best_time_is_the_shortest_of_a_call(monkeypatch):
+    from adjoin.cli.bench import best_time
+
+    now = iter([0.0, 9.0, 0.0, 0.01, 0.0, 0.03, 0.0, 0.05, 0.0, 0.04])  # compiling, too short, enough, two repetitions
+    monkeypatch.setattr("time.thread_time", lambda: next(now))
+    calls = []
+    assert best_time(lambda: calls.append(1), torch.device("cpu"), 2) == 0.02
+    assert len(calls) == 1 + 1 + 2 + 2 * 2
 
 
 def test_dynamics_find_the_kernels_that_were_built_for_them(told, monkeypatch, tmp_path):

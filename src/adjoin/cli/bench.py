@@ -1,101 +1,129 @@
-"""`adjoin bench`: this machine beside the peers that are installed."""
+"""`adjoin bench`: how fast a robot's dynamics and simulation run on this machine."""
 
 import argparse
-import functools
-import os
-from pathlib import Path
+import platform
+import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from adjoin.cli.output import number, plain, show, table, writable
-from adjoin.extras import needed
+from adjoin.cli.output import show, table
+from adjoin.cli.setup import add_setup, device, make
 
 if TYPE_CHECKING:
-    from adjoin.peers.compare import Figure
+    import torch
+
+    from adjoin.cli.setup import Setup
 
 EXAMPLES = """\
 examples:
   adjoin bench --quick
-  adjoin bench --plot bench.png
-  adjoin bench --json > bench.json
+  adjoin bench robot.urdf --floating-base --double
+  adjoin bench go2 --touching FL_foot FR_foot RL_foot RR_foot --device cpu --json
 
-Compares with Pinocchio, MuJoCo and plain torch, those of them that are installed, within a minute. Ours and theirs run
-in turn on one core, and the best turn counts, by processor time.
+Without --touching, everything that can touch is simulated. --quick leaves out the gradient of the simulation, which
+takes longest to compile. On a CPU one core works, and only its processor time counts.
 """
-NOTES = (
-    "Times of one robot, the best of several turns. Peers compute in float64, so that is what is compared.",
-    "Pinocchio: its batched C++ on one thread; CRBA is a loop less the cost of its calls.",
-    "MuJoCo: mujoco.rollout, its own contact model and solver, robots one after the other.",
-)
+BATCH, STEPS = 4096, 20
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
-    parser = commands.add_parser("bench", help="measure this machine beside the peers installed", epilog=EXAMPLES)
-    parser.add_argument("--quick", action="store_true", help="fewer turns, for a first look")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the table")
+    """Register the command."""
+    parser = commands.add_parser("bench", help="measure how fast a robot runs on this machine", epilog=EXAMPLES)
+    add_setup(parser, robot="go2")
+    parser.add_argument("--device", help="cpu or cuda; by default a GPU if there is one")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, and no gradient of the simulation")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measures, prints and draws."""
-    writable(arguments.plot)
-    if arguments.plot:
-        needed("matplotlib", "plot", "--plot")
+    """Measure, and print a table."""
     import torch
 
-    from adjoin.peers.compare import dynamics, gradient, simulation
-    from adjoin.peers.timing import cpu_name
     from adjoin.progress import Progress
 
-    works = [*[functools.partial(dynamics, name) for name in ("RNEA", "CRBA", "ABA")], simulation, gradient]
-    threads, figures = torch.get_num_threads(), []
+    target = device(arguments.device)
+    setup = make(arguments, BATCH, target)
+    calls = list(_calls(setup, arguments.quick))
+    repetitions = 3 if arguments.quick else 6
+    threads, seconds = torch.get_num_threads(), {}
     torch.set_num_threads(1)
     try:
-        for index, _ in Progress(len(works), not arguments.json, "measurements"):
-            figures.append(works[index](arguments.quick))
+        for index, _ in Progress(len(calls), not arguments.json, "measurements"):
+            name, steps, call = calls[index]
+            seconds[name] = best_time(call, target, repetitions) / (BATCH * steps)
     finally:
         torch.set_num_threads(threads)
-    machine = {"cpu": cpu_name(), "cores": os.cpu_count(), "torch": torch.__version__}
-    machine["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    if arguments.plot:
-        _plot(figures, machine["cpu"], arguments.plot)
-    data = [{**plain(figure), "times": _times(figure)} for figure in figures]
-    head = ["nanoseconds", "Adjoin f32", "Adjoin f64", "GPU f32", "peer f64", "times", "peer"]
-    rows = [
-        [f.what, *[None if x is None else x * 1e9 for x in (f.f32, f.f64, f.gpu, f.theirs)], _times(f), f.peer]
-        for f in figures
-    ]
-    kept = [i for i in range(len(head)) if any(row[i] is not None for row in rows)]
-    cells = [["" if row[i] is None else row[i] for i in kept] for row in rows]
-    lines = [f"One core of {machine['cpu']}", "", table([head[i] for i in kept], cells), "", *NOTES]
-    lines += [f"wrote {arguments.plot}"] if arguments.plot else []
-    show(arguments, {"machine": machine, "unit": "s", "figures": data, "notes": NOTES}, *lines)
+    hardware = cpu_name() if target.type == "cpu" else torch.cuda.get_device_name(target)
+    dtype = "float64" if arguments.double else "float32"
+    data = {"model": setup.model.name, "dtype": dtype, "batch": BATCH, "contacts": len(setup.sim.contact_names)}
+    data |= {"device": target.type, "hardware": hardware, "torch": torch.__version__, "seconds": seconds}
+    title = f"{setup.model.name} ({setup.model.nv} degrees of freedom, {dtype}, {BATCH} at once) on "
+    title += f"one core of {hardware}" if target.type == "cpu" else hardware
+    rows = [[name, 1e9 * taken, 1e-6 / taken] for name, taken in seconds.items()]
+    show(arguments, data, f"{title}\n", table(["", "nanoseconds a robot", "million a second"], rows))
     return 0
 
 
-def _times(figure: "Figure") -> float | None:
-    """How many times faster than the peer, in its float."""
-    return None if figure.theirs is None else figure.theirs / figure.f64
+def _calls(setup: "Setup", quick: bool) -> "Iterator[tuple[str, int, Callable[[], Any]]]":
+    """What is timed: its name, the steps that one call takes, and the call."""
+    import torch
+
+    import adjoin
+
+    model, sim, start = setup.model, setup.sim, setup.start
+    generator = torch.Generator().manual_seed(0)
+    v, a = (torch.randn(len(start.q), model.nv, generator=generator).to(start.q) for _ in range(2))
+    controls = setup.control.expand(STEPS, len(start.q), -1)
+
+    def gradient(function: Callable[..., torch.Tensor], argument: torch.Tensor) -> torch.Tensor:
+        tracked = argument.clone().requires_grad_()
+        return torch.autograd.grad(function(tracked).sum(), tracked)[0]
+
+    yield "inverse dynamics (RNEA)", 1, lambda: adjoin.rnea(model, start.q, v, a)
+    yield "mass matrix (CRBA)", 1, lambda: adjoin.crba(model, start.q)
+    yield "forward dynamics (ABA)", 1, lambda: adjoin.aba(model, start.q, v, a)
+    yield "ABA and its gradient", 1, lambda: gradient(lambda tau: adjoin.aba(model, start.q, v, tau), a)
+    contacts = f"{len(sim.contact_names)} possible contacts"
+    yield f"simulation step, {contacts}", STEPS, lambda: sim.rollout(start, controls, setup.params)
+    if model.nu and not quick:
+        step = "simulation step and its gradient"
+        yield step, STEPS, lambda: gradient(lambda control: sim.rollout(start, control, setup.params).q, controls)
 
 
-def _plot(figures: "list[Figure]", machine: str, path: Path) -> None:
-    """Bars of the time each takes, on a logarithmic axis."""
-    from matplotlib.figure import Figure as Picture
+def best_time(call: Callable[[], Any], target: "torch.device", repetitions: int, least: float = 0.02) -> float:
+    """The least seconds that a call takes: processor time of this thread on a CPU, wall time on a GPU.
 
-    picture = Picture(figsize=(8.0, 5.0), layout="constrained")
-    axis = picture.subplots()
-    series = {"peer f64": "theirs", "Adjoin f64": "f64", "Adjoin f32": "f32", "Adjoin f32, GPU": "gpu"}
-    shown = {label: name for label, name in series.items() if any(getattr(figure, name) for figure in figures)}
-    height = 0.8 / len(shown)
-    for i, (label, name) in enumerate(shown.items()):
-        places = [k - 0.4 + (i + 0.5) * height for k in range(len(figures))]
-        times = [(getattr(figure, name) or float("nan")) * 1e9 for figure in figures]
-        bars = axis.barh(places, times, height, label=label)
-        axis.bar_label(bars, [number(x) if x == x else "" for x in times], padding=3, fontsize=8)
-    axis.set_yticks(range(len(figures)), [f"{f.what}\n(peer: {f.peer or 'none'})" for f in figures])
-    axis.invert_yaxis()
-    axis.margins(x=0.15)
-    axis.set(xscale="log", xlabel="nanoseconds a robot; less is faster", title=f"One core of {machine}")
-    axis.legend()
-    picture.savefig(path, dpi=120)
+    Args:
+        call: what to time; its first call, which compiles, does not count.
+        target: the device that it runs on.
+        repetitions: how often to measure.
+        least: seconds that a measurement lasts at least; it repeats short calls.
+    """
+    import torch
+
+    on_cpu = target.type == "cpu"
+    clock = time.thread_time if on_cpu else time.perf_counter
+
+    def measure(count: int) -> float:
+        began = clock()
+        for _ in range(count):
+            call()
+        if not on_cpu:
+            torch.cuda.synchronize(target)
+        return clock() - began
+
+    measure(1)
+    count = 1
+    while measure(count) < least:
+        count *= 2
+    return min(measure(count) for _ in range(repetitions)) / count
+
+
+def cpu_name() -> str:
+    """The model of this machine's processor."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
+from adjoin.cli.robot import ROBOT
+
 EXAMPLES = """\
 examples:
   source <(adjoin completion bash)                                         in ~/.bashrc
   source <(adjoin completion zsh)                                          in ~/.zshrc, after compinit
   adjoin completion fish > ~/.config/fish/completions/adjoin.fish
 """
-ROBOT = "FILE|ROBOT"
 
 
 @dataclass

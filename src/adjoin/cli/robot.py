@@ -12,6 +12,8 @@ from adjoin.errors import InputError, ModelError
 if TYPE_CHECKING:
     from adjoin.model.model import Model
 
+ROBOT = "FILE|ROBOT"
+"""What usage lines call a robot."""
 FLAGS = (
     (r"(accept|repair)=\('(\w+)',\)", r"--\1 \2"),
     (r"meshes='ignore'", "--meshes ignore"),
@@ -23,13 +25,21 @@ FLAGS = (
 """How the options that errors name in Python are called here."""
 
 
-def add_robot(parser: argparse.ArgumentParser, many: bool = False) -> None:
-    """Adds the file or robot, and the options of `adjoin.load`."""
+def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str | None = None) -> None:
+    """Add the file or robot, and the options of `adjoin.load`.
+
+    Args:
+        parser: of a command.
+        many: whether the command takes several robots.
+        default: the robot that is used if none is named; without it one must be.
+    """
     what = "URDF, MJCF or saved model, or the name of a robot that ships"
     if many:
-        parser.add_argument("robots", metavar="FILE|ROBOT", nargs="+", help=what)
+        parser.add_argument("robots", metavar=ROBOT, nargs="+", help=what)
+    elif default:
+        parser.add_argument("robot", metavar=ROBOT, nargs="?", default=default, help=f"{what} (default {default})")
     else:
-        parser.add_argument("robot", metavar="FILE|ROBOT", help=what)
+        parser.add_argument("robot", metavar=ROBOT, help=what)
     group = parser.add_argument_group("loading, for files")
     group.add_argument("--floating-base", action="store_true", help="put a free joint under the root link of a URDF")
     group.add_argument("--meshes", choices=("hull", "ignore"), help="collision meshes as hulls, or left out")

@@ -33,9 +33,14 @@ def count(text: str) -> int:
     return int(text)
 
 
-def add_setup(parser: argparse.ArgumentParser) -> None:
-    """Adds what decides the kernels: robot, step and contact, what is random, and the format of numbers."""
-    add_robot(parser)
+def add_setup(parser: argparse.ArgumentParser, robot: str | None = None) -> None:
+    """Add what decides the kernels: robot, step and contact, what is random, and the format of numbers.
+
+    Args:
+        parser: of a command.
+        robot: the one that is used by default; without it the robot must be named.
+    """
+    add_robot(parser, default=robot)
     parser.add_argument("--dt", type=positive, default=0.002, help="seconds a step (default 0.002)")
     parser.add_argument(
         "--servos", type=positive, nargs=2, metavar=("KP", "KD"), help="servos on every joint, in place of its motors"

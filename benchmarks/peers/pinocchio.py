@@ -1,4 +1,4 @@
-"""Pinocchio on our robots, for benchmarks that run it beside ours; imported only where it is installed."""
+"""Pinocchio on our robots; imported only where it is installed."""
 
 import importlib
 import xml.etree.ElementTree as ElementTree
@@ -28,8 +28,8 @@ class Pinocchio:
         self.v_order: list[int] = []
         for name in list(self.pin.names)[1:]:
             joint, at = ours[name]
-            own = list(range(at.q, at.q + joint.nq))
-            self.q_order += [*own[:3], *own[4:], own[3]] if joint.kind == "free" else own
+            columns = list(range(at.q, at.q + joint.nq))
+            self.q_order += [*columns[:3], *columns[4:], columns[3]] if joint.kind == "free" else columns
             self.v_order += range(at.v, at.v + joint.nv)
         assert (self.pin.nq, self.pin.nv) == (model.nq, model.nv)
         self.pin.armature = model.parameters(dtype=torch.float64)["armature"].numpy()[self.v_order]

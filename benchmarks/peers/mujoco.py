@@ -1,4 +1,4 @@
-"""MuJoCo on our quadrupeds, for benchmarks that run it beside ours; imported only where it is installed."""
+"""MuJoCo on our quadrupeds; imported only where it is installed."""
 
 import importlib
 from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""Other libraries on our robots, for benchmarks that run them beside ours."""

@@ -1,1 +1,0 @@
-"""Other libraries on the same robots and tasks, for figures beside theirs."""
