@@ -17,7 +17,7 @@ import torch
 from report import Report, best_of, gpu_target, gpu_time, options
 
 from adjoin import trace as at
-from adjoin.compiler.ir.program import Program, Slot, trace
+from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.kernel import CpuKernel, host
 from adjoin.compiler.runtime.cuda import kernel as cuda
@@ -64,7 +64,9 @@ def chain(count: int) -> Program:
             moment = rotation @ moment + cross(place, force)
         return torques[::-1]
 
-    return trace("chain", inverse_dynamics, [Slot("q", (count,)), Slot("v", (count,)), Slot("a", (count,))])[0]
+    return trace(
+        "chain", inverse_dynamics, [TensorSpec("q", (count,)), TensorSpec("v", (count,)), TensorSpec("a", (count,))]
+    )[0]
 
 
 def compile_times(report: Report, quick: bool) -> None:

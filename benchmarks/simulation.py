@@ -38,7 +38,7 @@ import torch
 from report import Report, gpu_time, in_turn, parser
 
 import adjoin
-from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.interpreter import interpret
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
@@ -362,7 +362,12 @@ def interpret_child(asked: dict[str, Any]) -> dict[str, float]:
     torch.set_num_threads(1)
     sim, steps = simulator("laikago", "Unrolled", True), asked["steps"]
     model = sim.model
-    slots = [Slot("q", (model.nq,)), Slot("v", (model.nv,)), Slot("status", ()), Slot("control", (model.nu,))]
+    slots = [
+        TensorSpec("q", (model.nq,)),
+        TensorSpec("v", (model.nv,)),
+        TensorSpec("status", ()),
+        TensorSpec("control", (model.nu,)),
+    ]
     program, _ = trace("step", sim._stepped, slots)
     program.plan  # noqa: B018 planned before anything is measured
     q, control = (torch.tensor([values], dtype=torch.float64) for values in standing("laikago"))

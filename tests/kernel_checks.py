@@ -40,10 +40,10 @@ def launch(
     code = kernel.loaded(scalar)
     batch = max([1, *[t.shape[-2] for s, t in zip(program.inputs, inputs, strict=True) if not s.shared]])
     outputs = []
-    for slot in program.outputs:
-        rows = -(-batch // code.lane.width) if slot.shared else batch
-        steps = () if slot.length is None else (integers.get(str(slot.length), slot.length),)
-        outputs.append(torch.full((*steps, rows, slot.size), torch.nan, dtype=inputs[0].dtype))
+    for spec in program.outputs:
+        rows = -(-batch // code.lane.width) if spec.shared else batch
+        steps = () if spec.steps is None else (integers.get(str(spec.steps), spec.steps),)
+        outputs.append(torch.full((*steps, rows, spec.size), torch.nan, dtype=inputs[0].dtype))
     words = []
     for tensor in [*(t.contiguous() for t in inputs), *outputs]:
         words += [tensor.data_ptr(), 0 if tensor.shape[-2] == 1 < batch else tensor.shape[-1], tensor[:1].numel()]
@@ -63,9 +63,9 @@ def close(a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
 def check_invariance(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...]) -> None:
     """One environment's bits do not depend on the batch around it, on threads, layout, gradients or a bad neighbor."""
     whole = kernel(tensors, integers)
-    batch = tensors[0].shape[0] if kernel.program.inputs[0].length is None else tensors[0].shape[1]
-    dims = [0 if slot.length is None else 1 for slot in kernel.program.inputs]
-    out_dims = [0 if slot.length is None else 1 for slot in kernel.program.outputs]
+    batch = tensors[0].shape[0] if kernel.program.inputs[0].steps is None else tensors[0].shape[1]
+    dims = [0 if spec.steps is None else 1 for spec in kernel.program.inputs]
+    out_dims = [0 if spec.steps is None else 1 for spec in kernel.program.outputs]
 
     def same(results: Sequence[torch.Tensor], rows: Sequence[int]) -> None:
         index = torch.tensor(list(rows), device=whole[0].device)
@@ -118,8 +118,8 @@ def check_kernel(
     names = dict(zip(kernel.program.integers, integers, strict=True))
     for dtype in (torch.float64, torch.float32):
         flat = [
-            t.to(dtype).reshape((*t.shape[: 1 if slot.length is None else 2], slot.size))
-            for slot, t in zip(kernel.program.inputs, tensors, strict=True)
+            t.to(dtype).reshape((*t.shape[: 1 if spec.steps is None else 2], spec.size))
+            for spec, t in zip(kernel.program.inputs, tensors, strict=True)
         ]
         reference = interpret(kernel.program, flat, names)
         for device in DEVICES:
@@ -130,7 +130,7 @@ def check_kernel(
             check_invariance(kernel, on_device, integers)
     check_gradients(
         kernel,
-        [t[:2] if s.length is None else t[:, :2] for s, t in zip(kernel.program.inputs, tensors, strict=True)],
+        [t[:2] if s.steps is None else t[:, :2] for s, t in zip(kernel.program.inputs, tensors, strict=True)],
         integers,
         second,
     )

@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 
-from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.trace import (
     acos,
     asin,
@@ -47,7 +47,7 @@ BINARY = [
     lambda a, b: select(a > 0.0, sqrt(a), b), lambda a, b: select((a == b) | (a < -1.0), 1.0, a + b * b),
 ]  # fmt: skip
 
-INPUTS = [Slot("x", (6,)), Slot("y", (3,)), Slot("p", (2,)), Slot("u", (2,), "steps")]
+INPUTS = [TensorSpec("x", (6,)), TensorSpec("y", (3,)), TensorSpec("p", (2,)), TensorSpec("u", (2,), "steps")]
 SHARED = (False, False, True, False)
 STEPS = 5
 

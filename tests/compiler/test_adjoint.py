@@ -8,7 +8,7 @@ import torch
 from kernel_checks import DEVICES, check_kernel
 
 from adjoin import trace as at
-from adjoin.compiler.ir.program import Slot
+from adjoin.compiler.ir.program import TensorSpec
 
 
 def gradient(function, *values, device="cpu"):
@@ -196,5 +196,5 @@ def test_a_stream_used_twice_sums_its_gradients():
 
 
 def test_slots_are_plain_values():
-    assert Slot("x", (2, 3)).size == 6
-    assert Slot("x", ()) == Slot("x", ())
+    assert TensorSpec("x", (2, 3)).size == 6
+    assert TensorSpec("x", ()) == TensorSpec("x", ())

@@ -20,7 +20,7 @@ def test_random_graphs(seed):
     for dtype in (torch.float64, torch.float32):
         generator = torch.Generator().manual_seed(seed)
         inputs = [
-            torch.randn((*((STEPS,) if s.length else ()), 45, s.size), generator=generator, dtype=torch.float64).to(
+            torch.randn((*((STEPS,) if s.steps else ()), 45, s.size), generator=generator, dtype=torch.float64).to(
                 dtype
             )
             for s in INPUTS

@@ -6,12 +6,12 @@ import torch
 
 from adjoin import trace as at
 from adjoin.compiler.ir.graph import Graph
-from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.errors import TraceError
 
 
 def traced(function, size=3):
-    return trace("f", function, [Slot("x", (size,))])[0]
+    return trace("f", function, [TensorSpec("x", (size,))])[0]
 
 
 def nodes(function, size=3):
@@ -170,7 +170,7 @@ def test_code_does_not_grow_with_the_trip_count():
 
 def test_the_digest_is_of_content():
     def make(factor, name="f"):
-        return trace(name, lambda x: factor * at.loop(3, lambda i, c: c * x[1], x[0]), [Slot("x", (3,))])[0]
+        return trace(name, lambda x: factor * at.loop(3, lambda i, c: c * x[1], x[0]), [TensorSpec("x", (3,))])[0]
 
     assert make(2.0).digest == make(2.0, "g").digest
     assert make(2.0).digest != make(3.0).digest

@@ -8,7 +8,7 @@ from kernel_checks import close, host_targets, run_on
 from random_programs import STEPS, random_program
 
 from adjoin.compiler.codegen import renderer as llvm
-from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.interpreter import interpret
 from adjoin.trace import loop
 
@@ -55,7 +55,7 @@ def test_a_loop_that_carries_more_than_there_are_registers():
         last = loop(3, body, list(0.1 * x))
         return [a * b for a, b in itertools.pairwise(last)]
 
-    program, _ = trace("many", many, [Slot("x", (20,))])
+    program, _ = trace("many", many, [TensorSpec("x", (20,))])
     x = torch.linspace(-1, 1, BATCH * 20, dtype=torch.float64).reshape(BATCH, 20)
     for each, inputs in ((program, [x]), (program.vjp([True])[0], [x, x[:, 1:].contiguous()])):
         (got,) = run_on(host_targets()[0], each, inputs, {})

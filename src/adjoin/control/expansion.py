@@ -18,7 +18,7 @@ import torch
 
 from adjoin.compiler.ir.fold import FOLD
 from adjoin.compiler.ir.graph import Expr, binary, current_graph, unary
-from adjoin.compiler.ir.program import Program, Slot, trace
+from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import copy_node
 from adjoin.compiler.ir.schedule import reachable
 from adjoin.compiler.runtime.function import Table
@@ -84,16 +84,16 @@ class Expansion:
         actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
         self.unlimited.model = replace(model, actuators=tuple(actuators))
         slots = [
-            Slot(name, shape.shape, table=True) if isinstance(shape, Table) else Slot(name, shape)
+            TensorSpec(name, shape.shape, table=True) if isinstance(shape, Table) else TensorSpec(name, shape)
             for name, shape in self.here.items()
         ]
-        self._step, _ = trace("step", self._stepped, [*slots, Slot("change", (self.width,))])
+        self._step, _ = trace("step", self._stepped, [*slots, TensorSpec("change", (self.width,))])
         slots = [slot for slot in slots if slot.name != "impulses"]
         self._running = self._traced("cost", cost, slots)
         ends = [slot for slot in slots if slot.name in ("q", "v", *self.fixed)]
         self._last = self._traced("terminal", terminal, ends)
 
-    def _traced(self, name: str, function: Callable[..., Any] | None, slots: Sequence[Slot]) -> Program | None:
+    def _traced(self, name: str, function: Callable[..., Any] | None, slots: Sequence[TensorSpec]) -> Program | None:
         if function is None:
             return None
         controlled = any(slot.name == "control" for slot in slots)
@@ -101,7 +101,7 @@ class Expansion:
         def moved(change: Any, **values: Any) -> Any:
             return self._costs(function, self._changed(values, change), controlled)
 
-        return trace(name, moved, [*slots, Slot("change", (self.width if controlled else self.size,))])[0]
+        return trace(name, moved, [*slots, TensorSpec("change", (self.width if controlled else self.size,))])[0]
 
     @property
     def loops(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.function import Table
 from adjoin.constraints.blocks import Block
 from adjoin.constraints.solver import Free, Settled
@@ -74,7 +74,7 @@ class Balance:
             return
         if any(isinstance(shape, Table) for shape in expansion.here.values()):
             return
-        slots = [*[Slot(name, shape) for name, shape in expansion.here.items()], Slot("after", (nv,))]
+        slots = [*[TensorSpec(name, shape) for name, shape in expansion.here.items()], TensorSpec("after", (nv,))]
         seen: list[Any] = []
 
         def missing(change: Any, **values: Any) -> Any:
@@ -82,7 +82,7 @@ class Balance:
             seen.append(asked.free)
             return np.array(asked.missing, dtype=object)
 
-        self._program, _ = trace("balance", missing, [*slots, Slot("change", (expansion.width,))])
+        self._program, _ = trace("balance", missing, [*slots, TensorSpec("change", (expansion.width,))])
         push, _ = self._program.jvp([False] * len(slots) + [True])
 
         def block(**values: Any) -> Any:

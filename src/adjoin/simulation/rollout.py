@@ -16,7 +16,7 @@ import torch
 from adjoin.compiler.autodiff.implicit import guard
 from adjoin.compiler.ir.control_flow import Lookup, scan
 from adjoin.compiler.ir.graph import Expr, current_graph, uncollected
-from adjoin.compiler.ir.program import Program, Slot, trace
+from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import copy
 from adjoin.compiler.ir.scalar_math import select
 from adjoin.compiler.runtime.function import Table
@@ -54,13 +54,13 @@ class Rollout:
         alive: Callable[[Values], Any] | None = None,
     ):
         self.name, self._alive, self.guarded = name, alive, alive is not None
-        self.carry = tuple(Slot(key, shape) for key, shape in carry.items())
-        self.streams = tuple(Slot(key, shape, STEPS) for key, shape in streams.items())
+        self.carry = tuple(TensorSpec(key, shape) for key, shape in carry.items())
+        self.streams = tuple(TensorSpec(key, shape, STEPS) for key, shape in streams.items())
         self.constants = tuple(
-            Slot(key, shape.shape, table=True) if isinstance(shape, Table) else Slot(key, shape)
+            TensorSpec(key, shape.shape, table=True) if isinstance(shape, Table) else TensorSpec(key, shape)
             for key, shape in constants.items()
         )
-        once = [replace(slot, length=None) for slot in (*self.carry, *self.streams, *self.constants)]
+        once = [replace(slot, steps=None) for slot in (*self.carry, *self.streams, *self.constants)]
         self.outputs: tuple[str, ...] = ()
 
         def one(**values: Any) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class Rollout:
             self.kernel = Kernel(self._forward())
         self._made: dict[Any, Kernel] = {}
 
-    def _parts(self) -> tuple[tuple[Slot, ...], ...]:
+    def _parts(self) -> tuple[tuple[TensorSpec, ...], ...]:
         return self.carry, self.streams, self.constants
 
     def __call__(
@@ -110,7 +110,7 @@ class Rollout:
             zip(self.outputs, results[count:], strict=True)
         )
 
-    def _check(self, slots: Sequence[Slot], tensors: Sequence[Any]) -> None:
+    def _check(self, slots: Sequence[TensorSpec], tensors: Sequence[Any]) -> None:
         """Raise at the first input that is not of the right kind, or not like the others."""
         like, stream = tensors[0], tensors[len(self.carry)]
         for slot, tensor in zip(slots, tensors, strict=True):
@@ -120,7 +120,7 @@ class Rollout:
                     f"{self.name}: all inputs must have one dtype and device; '{slots[0].name}' is {like.dtype} on "
                     f"{like.device}, '{slot.name}' is {tensor.dtype} on {tensor.device}"
                 )
-            if slot.length and len(tensor) != len(stream):
+            if slot.steps and len(tensor) != len(stream):
                 raise InputError(f"{self.name}: '{slot.name}' has {len(tensor)} steps where others have {len(stream)}")
 
     def passed(self, gradient: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -169,15 +169,15 @@ class Rollout:
             shared: for each stream and constant, whether it is one for the batch.
         """
         count, behind = len(self.carry), len(self.carry) + len(self.streams)
-        slots = [Slot(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry]
+        slots = [TensorSpec(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry]
         slots += [replace(slot, shared=one) for slot, one in zip(self.streams, shared, strict=False)]
         for i, slot in enumerate(self.step.outputs):
-            slots += [Slot(f"grad_{i}", slot.shape, STEPS)] if given[i] else []
+            slots += [TensorSpec(f"grad_{i}", slot.shape, STEPS)] if given[i] else []
         streamed = len(slots)
         alone = shared[len(self.streams) :]
         slots += [replace(slot, shared=one) for slot, one in zip(self.constants, alone, strict=True)]
-        slots += [Slot(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
-        slots += [Slot(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
+        slots += [TensorSpec(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
+        slots += [TensorSpec(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
         pull, present = self.step.vjp((True,) * count + wanted, (True,) * count + given[count:])
         asked = [i for i, is_wanted in enumerate(wanted, count) if is_wanted and not self.step.inputs[i].table]
 
@@ -342,6 +342,6 @@ def flat(value: Any) -> list[Any]:
     return np.array(value, dtype=object).ravel().tolist()
 
 
-def shaped(values: Sequence[Sequence[Any]], slots: Sequence[Slot]) -> list[Any]:
+def shaped(values: Sequence[Sequence[Any]], slots: Sequence[TensorSpec]) -> list[Any]:
     """Flat lists of scalars as arrays of the slots' shapes."""
     return [np.array(value, dtype=object).reshape(slot.shape) for value, slot in zip(values, slots, strict=True)]

@@ -12,7 +12,7 @@ from adjoin.collision import pairs as touching
 from adjoin.collision.terrain import KINDS, Heightfield
 from adjoin.compiler.ir.control_flow import Lookup
 from adjoin.compiler.ir.graph import TABLE, Graph, tracing
-from adjoin.compiler.ir.program import Slot
+from adjoin.compiler.ir.program import TensorSpec
 from adjoin.compiler.runtime.function import Function, Table
 from adjoin.compiler.runtime.operator import check_tensor
 from adjoin.constraints.pgs import PGS
@@ -171,7 +171,7 @@ class Simulator:
             q = self.model.neutral(shape, dtype=like.dtype, device=like.device)
         v = q.new_zeros((*q.shape[:-1], self.model.nv)) if v is None else v
         for name, size, given in (("q", self.model.nq, q), ("v", self.model.nv, v)):
-            check_tensor(Slot(name, (size,)), given, f"state of {self.model.name!r}")
+            check_tensor(TensorSpec(name, (size,)), given, f"state of {self.model.name!r}")
         try:
             both = torch.broadcast_shapes(q.shape[:-1], v.shape[:-1])
         except RuntimeError:
@@ -552,7 +552,7 @@ class Simulator:
         if self.model.nu:
             found["control"] = Input((self.model.nu,), control)
         else:
-            check_tensor(Slot("control", (0,)), control, f"step of {self.model.name!r}")
+            check_tensor(TensorSpec("control", (0,)), control, f"step of {self.model.name!r}")
         named = given.named("step", state.status.dim(), (self.residual,))
         return {**found, **given.forces(self.model), **self._fixed(state, given.params), **named}
 

@@ -60,8 +60,8 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
     w.label("block")
     w.line("  store i64 %first, ptr %here")
-    for i, slot in enumerate((*program.inputs, *program.outputs)):
-        memory.prefetch(i, slot, i >= len(program.inputs))
+    for i, spec in enumerate((*program.inputs, *program.outputs)):
+        memory.prefetch(i, spec, i >= len(program.inputs))
     large = len(program.plan.order) > LARGE
     if large:
         kernel.registers, kernel.block = REGISTERS, BLOCK
@@ -109,7 +109,7 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     storage.hide_zero()
     storage.stack = "ptr addrspace(5)"
     kernel.block = GPU_BLOCK
-    memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.length is None and not s.table])
+    memory.fetch([(i, s) for i in read if not (s := program.inputs[i]).shared and s.steps is None and not s.table])
     kernel.run()
     w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
     w.line("  br label %done")
@@ -135,8 +135,8 @@ class _Kernel:
         self.uniform: set[Expr] = set()
         self.read = streams_read(program.plan)
         self.outputs: dict[Expr, list[int]] = {}
-        for i, (slot, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
-            if slot.length is not None:
+        for i, (spec, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
+            if spec.steps is not None:
                 self.outputs.setdefault(nodes[0], []).append(i)
 
     def finish(self, head: str, globals_: str, tail: str, shared: int = 0) -> Rendered:
@@ -155,21 +155,21 @@ class _Kernel:
         plan = self.program.plan
         place = {node: i for i, node in enumerate(plan.order)}
         due: dict[int, list[tuple[int, int, int]]] = {}
-        for i, (slot, nodes) in enumerate(zip(self.program.outputs, self.program.targets, strict=True)):
-            if slot.length is None:
-                for start, count in self.memory.chunks(slot):
+        for i, (spec, nodes) in enumerate(zip(self.program.outputs, self.program.targets, strict=True)):
+            if spec.steps is None:
+                for start, count in self.memory.chunks(spec):
                     last = max(place[node] for node in nodes[start : start + count])
                     due.setdefault(last, []).append((i, start, count))
         values: dict[Expr, str] = {}
         live = set(plan.order)
-        for i, (slot, nodes) in enumerate(zip(self.program.inputs, self.program.sources, strict=True)):
-            if slot.table:
+        for i, (spec, nodes) in enumerate(zip(self.program.inputs, self.program.sources, strict=True)):
+            if spec.table:
                 values[nodes[0]] = str(i)
                 continue
             columns = {column for column, node in enumerate(nodes) if node in live}
-            passing = isinstance(self.memory, Staged) and not slot.shared and i not in self.memory.kept
-            if (eager or passing) and slot.length is None and columns:
-                found = self.memory.load(i, slot, columns, None)
+            passing = isinstance(self.memory, Staged) and not spec.shared and i not in self.memory.kept
+            if (eager or passing) and spec.steps is None and columns:
+                found = self.memory.load(i, spec, columns, None)
                 values.update({nodes[column]: found[column] for column in columns})
         self.region(plan, values, due)
 
@@ -221,9 +221,9 @@ class _Kernel:
                 slots[parked] = self.storage.take_slot()
                 self.w.line(f"  store {self.w.lane.float} {values[parked]}, {self.storage.slot(slots[parked])}")
             for output, start, count in due.get(position, ()):
-                slot, nodes = self.program.outputs[output], self.program.targets[output]
+                spec, nodes = self.program.outputs[output], self.program.targets[output]
                 chunk = [values[node] for node in nodes[start : start + count]]
-                self.memory.store(len(self.program.inputs) + output, slot, start, chunk, None)
+                self.memory.store(len(self.program.inputs) + output, spec, start, chunk, None)
 
     # Straight-line code ---------------------------------------------------------------------------------------------
 
@@ -517,10 +517,10 @@ class _Kernel:
         stream = node.graph.find("get", (node,), position)
         assert stream is not None, "a live output has a reader"
         for output in self.outputs.get(stream, ()):
-            slot = self.program.outputs[output]
-            for start, count in self.memory.chunks(slot):
+            spec = self.program.outputs[output]
+            for start, count in self.memory.chunks(spec):
                 tensor = len(self.program.inputs) + output
-                self.memory.store(tensor, slot, start, operands[start : start + count], step)
+                self.memory.store(tensor, spec, start, operands[start : start + count], step)
         if stream in self.read:
             buffer = self.buffer(stream, values)
             first = self.w.emit(f"mul i64 {step}, {stream.width}")

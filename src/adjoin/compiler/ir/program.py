@@ -23,13 +23,13 @@ FUNCTIONS = frozenset(("sin", "cos", "tan", "asin", "acos", "atan2", "exp", "log
 
 
 @dataclass(frozen=True)
-class Slot:
+class TensorSpec:
     """One tensor that a kernel reads or writes.
 
     Attributes:
         name: how the caller knows it.
         shape: shape for one environment, and of a stream one step.
-        length: None, or of a stream the number of steps, or the name of the run-time integer that holds it.
+        steps: None, or of a stream the number of steps, or the name of the run-time integer that holds it.
         shared: of an input: one value for the whole batch. Of an output: summed over the batch.
         table: of an input: read element by element where the data says.
         size: scalars an environment (and step).
@@ -37,7 +37,7 @@ class Slot:
 
     name: str
     shape: tuple[int, ...]
-    length: int | str | None = None
+    steps: int | str | None = None
     shared: bool = False
     table: bool = False
     size: int = field(init=False, compare=False)
@@ -62,10 +62,10 @@ class Program:
     """
 
     name: str
-    inputs: tuple[Slot, ...]
+    inputs: tuple[TensorSpec, ...]
     integers: tuple[str, ...]
     sources: tuple[list[Expr], ...]
-    outputs: tuple[Slot, ...]
+    outputs: tuple[TensorSpec, ...]
     targets: tuple[list[Expr], ...]
     ruled: tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]] | None = None
     guard: Expr | None = None
@@ -125,12 +125,12 @@ class Program:
         """
         graph, mapping, sources = self._again()
         targets = [copy(target, mapping, graph) for target in self.smooth[1]]
-        slots, cotangents = [], []
+        specs, cotangents = [], []
         seeds = []
-        for i, (slot, target) in enumerate(zip(self.outputs, targets, strict=True)):
+        for i, (spec, target) in enumerate(zip(self.outputs, targets, strict=True)):
             if given is None or given[i]:
-                slots.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
-                cotangents.append(_nodes(graph, slots[-1], len(self.inputs) + len(cotangents)))
+                specs.append(TensorSpec(f"grad_{spec.name}", spec.shape, spec.steps, spec.shared))
+                cotangents.append(_nodes(graph, specs[-1], len(self.inputs) + len(cotangents)))
                 seeds += zip(target, cotangents[-1], strict=True)
         guard = None if self.guard is None else copy([self.guard], mapping, graph)[0]
         on = [i for i, is_wanted in enumerate(wanted) if is_wanted and not self.inputs[i].table]
@@ -140,15 +140,15 @@ class Program:
             gradient = [next(found) for _ in sources[i]]
             if any(node is not None for node in gradient):
                 present.append(i)
-                slot = self.inputs[i]
-                outputs.append(Slot(f"grad_{slot.name}", slot.shape, slot.length, slot.shared))
+                spec = self.inputs[i]
+                outputs.append(TensorSpec(f"grad_{spec.name}", spec.shape, spec.steps, spec.shared))
                 gradient = [graph.const(0.0) if node is None else node for node in gradient]
-                if guard is not None and slot.length is None:
+                if guard is not None and spec.steps is None:
                     gradient = [select(guard, node, 0.0) for node in gradient]
                 gradients.append(gradient)
         program = _program(
             f"{self.name}_vjp",
-            (*self.inputs, *slots),
+            (*self.inputs, *specs),
             self.integers,
             (*sources, *cotangents),
             tuple(outputs),
@@ -169,22 +169,22 @@ class Program:
         """
         graph, mapping, sources = self._again()
         tangents: dict[Expr, Expr] = {}
-        slots, nodes = [], []
-        for i, slot in enumerate(self.inputs):
-            if moved[i] and not slot.table:
-                slots.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
-                nodes.append(_nodes(graph, slots[-1], len(self.inputs) + len(nodes)))
+        specs, nodes = [], []
+        for i, spec in enumerate(self.inputs):
+            if moved[i] and not spec.table:
+                specs.append(TensorSpec(f"tangent_{spec.name}", spec.shape, spec.steps, spec.shared))
+                nodes.append(_nodes(graph, specs[-1], len(self.inputs) + len(nodes)))
                 tangents.update(zip(self.smooth[0][i], nodes[-1], strict=True))
         given, outputs, targets = [], [], []
-        for i, (slot, target) in enumerate(zip(self.outputs, self.smooth[1], strict=True)):
+        for i, (spec, target) in enumerate(zip(self.outputs, self.smooth[1], strict=True)):
             moving = [tangent for _, tangent in pushforward(target, mapping, tangents, graph)]
             if any(tangent is not None for tangent in moving):
                 given.append(i)
-                outputs.append(Slot(f"tangent_{slot.name}", slot.shape, slot.length, slot.shared))
+                outputs.append(TensorSpec(f"tangent_{spec.name}", spec.shape, spec.steps, spec.shared))
                 targets.append([graph.const(0.0) if tangent is None else tangent for tangent in moving])
         program = _program(
             f"{self.name}_jvp",
-            (*self.inputs, *slots),
+            (*self.inputs, *specs),
             self.integers,
             (*sources, *nodes),
             tuple(outputs),
@@ -194,25 +194,25 @@ class Program:
 
     def with_shared(self, shared: Sequence[bool]) -> "Program":
         """The same program with some inputs read once for the whole batch."""
-        if tuple(shared) == tuple(slot.shared for slot in self.inputs):
+        if tuple(shared) == tuple(spec.shared for spec in self.inputs):
             return self
-        inputs = tuple(replace(slot, shared=is_shared) for slot, is_shared in zip(self.inputs, shared, strict=True))
+        inputs = tuple(replace(spec, shared=is_shared) for spec, is_shared in zip(self.inputs, shared, strict=True))
         return replace(self, inputs=inputs)
 
     def without_sums(self) -> "Program":
         """The same program with every output given for each environment."""
-        outputs = tuple(Slot(slot.name, slot.shape, slot.length) for slot in self.outputs)
+        outputs = tuple(TensorSpec(spec.name, spec.shape, spec.steps) for spec in self.outputs)
         return replace(self, outputs=outputs)
 
     def _again(self) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
         """A new graph with the same inputs, and where each input went."""
         graph = Graph()
-        sources = [_nodes(graph, slot, i) for i, slot in enumerate(self.inputs)]
+        sources = [_nodes(graph, spec, i) for i, spec in enumerate(self.inputs)]
         return graph, dict(zip(chain(*self.smooth[0]), chain(*sources), strict=True)), sources
 
 
 def trace(
-    name: str, function: Callable[..., Any], inputs: Sequence[Slot], integers: Sequence[str] = ()
+    name: str, function: Callable[..., Any], inputs: Sequence[TensorSpec], integers: Sequence[str] = ()
 ) -> tuple[Program, Any]:
     """Run a function on symbolic scalars.
 
@@ -227,21 +227,21 @@ def trace(
         The program, and an example of the structure that the function returned, made of output numbers.
     """
     graph = Graph()
-    sources = [_nodes(graph, slot, i) for i, slot in enumerate(inputs)]
+    sources = [_nodes(graph, spec, i) for i, spec in enumerate(inputs)]
     arguments: dict[str, Any] = {}
-    for slot, nodes in zip(inputs, sources, strict=True):
-        if slot.table:
-            arguments[slot.name] = Lookup(nodes[0], slot.shape)
-        elif slot.length is None:
-            arguments[slot.name] = _shaped(nodes, slot.shape)
+    for spec, nodes in zip(inputs, sources, strict=True):
+        if spec.table:
+            arguments[spec.name] = Lookup(nodes[0], spec.shape)
+        elif spec.steps is None:
+            arguments[spec.name] = _shaped(nodes, spec.shape)
         else:
-            element = _shaped([graph.const(0.0)] * slot.size, slot.shape)
-            arguments[slot.name] = Stream(nodes[0], slot.length, element)
+            element = _shaped([graph.const(0.0)] * spec.size, spec.shape)
+            arguments[spec.name] = Stream(nodes[0], spec.steps, element)
     for integer in integers:
         arguments[integer] = graph.node("length", (), integer, INT)
     with tracing(graph):
         returned = function(**arguments)
-    graph_outputs: list[Slot] = []
+    graph_outputs: list[TensorSpec] = []
     targets: list[list[Expr]] = []
 
     def collect(value: Any, label: str) -> Any:
@@ -254,19 +254,19 @@ def trace(
             raise TraceError(f"'{name}' returned None; return the traced values it computes")
         if isinstance(value, Stream):
             shape = np.shape(value.element)
-            graph_outputs.append(Slot(label, tuple(shape), value.length))
+            graph_outputs.append(TensorSpec(label, tuple(shape), value.length))
             targets.append([value.source])
         else:
             if isinstance(value, Scratch):
                 raise TraceError(f"'{name}' returned a scratch array; return its elements")
             array = np.array(value, dtype=object)
             nodes = [_number(graph.lift(node)) for node in array.ravel().tolist()]
-            graph_outputs.append(Slot(label, array.shape))
+            graph_outputs.append(TensorSpec(label, array.shape))
             targets.append(nodes)
         return len(targets) - 1
 
     structure = collect(returned, "out")
-    lengths = [slot.length for slot in inputs if isinstance(slot.length, str)]
+    lengths = [spec.steps for spec in inputs if isinstance(spec.steps, str)]
     names = tuple(dict.fromkeys([*integers, *lengths]))
     program = _program(name, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets), graph.guard)
     return program, structure
@@ -274,10 +274,10 @@ def trace(
 
 def _program(
     name: str,
-    inputs: tuple[Slot, ...],
+    inputs: tuple[TensorSpec, ...],
     integers: tuple[str, ...],
     sources: tuple[list[Expr], ...],
-    outputs: tuple[Slot, ...],
+    outputs: tuple[TensorSpec, ...],
     targets: tuple[list[Expr], ...],
     guard: Expr | None = None,
 ) -> Program:
@@ -285,7 +285,7 @@ def _program(
     if not has_rules([*chain(*targets)]):
         return Program(name, inputs, integers, sources, outputs, targets, None, guard)
     graph = Graph()
-    again = tuple(_nodes(graph, slot, i) for i, slot in enumerate(inputs))
+    again = tuple(_nodes(graph, spec, i) for i, spec in enumerate(inputs))
     mapping = dict(zip(chain(*sources), chain(*again), strict=True))
     plain = tuple(copy(target, mapping, graph, without_rules=True) for target in targets)
     return Program(name, inputs, integers, again, outputs, plain, (sources, targets), guard)
@@ -300,15 +300,15 @@ def _number(node: Expr) -> Expr:
     return node
 
 
-def _nodes(graph: Graph, slot: Slot, position: int) -> list[Expr]:
-    if slot.table:
+def _nodes(graph: Graph, spec: TensorSpec, position: int) -> list[Expr]:
+    if spec.table:
         table = graph.fresh("table", (), position, TABLE)
-        table.width = slot.size
+        table.width = spec.size
         return [table]
-    if slot.length is None:
-        return [graph.fresh("input", (), (position, i)) for i in range(slot.size)]
-    stream = graph.fresh("stream", (), (position, slot.length), STREAM)
-    stream.width = slot.size
+    if spec.steps is None:
+        return [graph.fresh("input", (), (position, i)) for i in range(spec.size)]
+    stream = graph.fresh("stream", (), (position, spec.steps), STREAM)
+    stream.width = spec.size
     return [stream]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from adjoin.compiler.ir import pytree as tree
 from adjoin.compiler.ir.graph import uncollected
-from adjoin.compiler.ir.program import Slot, trace
+from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.kernel import build
 from adjoin.compiler.runtime.operator import BITS, Kernel, check_tensor
@@ -50,25 +50,25 @@ class Function:
     def __init__(self, traced: Callable[..., Any], inputs: dict[str, Any]):
         self.name = getattr(traced, "__name__", "function")
         self._integers = [name for name, shape in inputs.items() if shape is Integer or isinstance(shape, Integer)]
-        self._slots = [_slot(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
+        self._specs = [_spec(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
         self._names = list(inputs)
-        if not self._slots:
+        if not self._specs:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
         with announced(f"tracing {self.name}"), uncollected():
-            program, self._structure = trace(self.name, traced, self._slots, self._integers)
+            program, self._structure = trace(self.name, traced, self._specs, self._integers)
             self.kernel = Kernel(program)
-        self._plain = [(len(slot.shape), slot.shape) for slot in self._slots]
-        self._streams = any(slot.length is not None for slot in self._slots)
+        self._plain = [(len(spec.shape), spec.shape) for spec in self._specs]
+        self._streams = any(spec.steps is not None for spec in self._specs)
         self._build = _builder(self._structure)
         functools.update_wrapper(self, traced, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors (*batch, *shape), in the declared order or by name."""
-        if len(args) == len(self._slots) == len(self._names):
+        if len(args) == len(self._specs) == len(self._names):
             given, tensors = None, list(args)
         else:
             given = self._bind(args, kwargs)
-            tensors = [given[slot.name] for slot in self._slots]
+            tensors = [given[spec.name] for spec in self._specs]
         batches = None if self._streams else self._batches(tensors)
         if batches is None:
             self._check(tensors)
@@ -112,23 +112,23 @@ class Function:
         unknown = [name for name in shared if name not in self._names]
         if unknown:
             raise InputError(f"{self.name}: no input '{unknown[0]}'; inputs: {', '.join(self._names)}")
-        program = self.kernel.program.with_shared([slot.name in shared for slot in self._slots])
-        for each in (program, program.vjp([True] * len(self._slots))[0]):
+        program = self.kernel.program.with_shared([spec.name in shared for spec in self._specs])
+        for each in (program, program.vjp([True] * len(self._specs))[0]):
             build(each, BITS[dtype], int(capability[1]), Cache())
 
     def _check(self, tensors: list[Any]) -> None:
         """Turn numbers into tensors, and raise at the first input that is not right."""
         first = next((tensor for tensor in tensors if isinstance(tensor, torch.Tensor)), None)
-        for i, (slot, tensor) in enumerate(zip(self._slots, tensors, strict=True)):
-            if isinstance(tensor, (int, float)) and first is not None and slot.shape == () and slot.length is None:
+        for i, (spec, tensor) in enumerate(zip(self._specs, tensors, strict=True)):
+            if isinstance(tensor, (int, float)) and first is not None and spec.shape == () and spec.steps is None:
                 tensors[i] = tensor = torch.tensor(float(tensor), dtype=first.dtype, device=first.device)
-            check_tensor(slot, tensor, self.name)
+            check_tensor(spec, tensor, self.name)
         first = tensors[0]
-        for slot, tensor in zip(self._slots, tensors, strict=True):
+        for spec, tensor in zip(self._specs, tensors, strict=True):
             if tensor.dtype != first.dtype or tensor.device != first.device:
                 raise InputError(
-                    f"{self.name}: all inputs must have one dtype and device; '{self._slots[0].name}' is {first.dtype} "
-                    f"on {first.device}, '{slot.name}' is {tensor.dtype} on {tensor.device}"
+                    f"{self.name}: all inputs must have one dtype and device; '{self._specs[0].name}' is {first.dtype} "
+                    f"on {first.device}, '{spec.name}' is {tensor.dtype} on {tensor.device}"
                 )
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -155,17 +155,17 @@ class Function:
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise InputError(f"{self.name}: '{name}' must be a whole number of at least 0, got {value!r}")
             values[name] = value
-        for slot, tensor in zip(self._slots, tensors, strict=True):
-            if isinstance(slot.length, str):
-                steps = values.setdefault(slot.length, tensor.shape[0])
+        for spec, tensor in zip(self._specs, tensors, strict=True):
+            if isinstance(spec.steps, str):
+                steps = values.setdefault(spec.steps, tensor.shape[0])
                 if steps != tensor.shape[0]:
                     raise InputError(
-                        f"{self.name}: '{slot.name}' has {tensor.shape[0]} steps where other streams have {steps}"
+                        f"{self.name}: '{spec.name}' has {tensor.shape[0]} steps where other streams have {steps}"
                     )
         return tuple(values[name] for name in self.kernel.program.integers)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{slot.name}: {slot.shape}" for slot in self._slots)
+        inputs = ", ".join(f"{spec.name}: {spec.shape}" for spec in self._specs)
         return f"<adjoin.function {self.name}({inputs}), {self.kernel.program.operations} operations>"
 
 
@@ -221,10 +221,10 @@ def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
     return lambda results: tree.transform(results.__getitem__, structure)
 
 
-def _slot(owner: str, name: str, shape: Any) -> Slot:
-    length, table = None, isinstance(shape, Table)
+def _spec(owner: str, name: str, shape: Any) -> TensorSpec:
+    steps, table = None, isinstance(shape, Table)
     if isinstance(shape, PerStep):
-        shape, length = shape.shape, "steps"
+        shape, steps = shape.shape, "steps"
     elif isinstance(shape, Table):
         shape = shape.shape
     if isinstance(shape, int) and not isinstance(shape, bool):
@@ -234,4 +234,4 @@ def _slot(owner: str, name: str, shape: Any) -> Slot:
             f"{owner}: the shape of '{name}' must be a number, a tuple, PerStep(...), Table(...) or Integer, "
             f"got {shape!r}"
         )
-    return Slot(name, shape, length, table=table)
+    return TensorSpec(name, shape, steps, table=table)

@@ -59,18 +59,18 @@ def interpret(
         over the batch to (1, size).
     """
     batch = max(
-        [1, *[tensor.shape[-2] for slot, tensor in zip(program.inputs, inputs, strict=True) if not slot.shared]]
+        [1, *[tensor.shape[-2] for spec, tensor in zip(program.inputs, inputs, strict=True) if not spec.shared]]
     )
     machine = _Machine(inputs[0] if inputs else torch.empty(0), batch, dict(integers or {}))
-    for slot, nodes, tensor in zip(program.inputs, program.sources, inputs, strict=True):
-        if slot.table:
+    for spec, nodes, tensor in zip(program.inputs, program.sources, inputs, strict=True):
+        if spec.table:
             machine.values[nodes[0]] = tensor
-        elif slot.length is None:
+        elif spec.steps is None:
             machine.values.update(zip(nodes, tensor.unbind(-1), strict=True))
         else:
             machine.values[nodes[0]] = [row.unbind(-1) for row in tensor]
     machine.run(program.plan)
-    return [machine.collect(slot, nodes) for slot, nodes in zip(program.outputs, program.targets, strict=True)]
+    return [machine.collect(spec, nodes) for spec, nodes in zip(program.outputs, program.targets, strict=True)]
 
 
 class _Machine:
@@ -144,14 +144,14 @@ class _Machine:
         results.update({len(body.results) + i: steps for i, steps in written.items()})
         return results
 
-    def collect(self, slot: Any, nodes: list[Expr]) -> torch.Tensor:
-        if slot.length is None:
+    def collect(self, spec: Any, nodes: list[Expr]) -> torch.Tensor:
+        if spec.steps is None:
             result = self.row([self.values[node] for node in nodes])
         else:
             steps = self.values[nodes[0]]
-            empty = self.like.new_empty((0, self.batch, slot.size))
+            empty = self.like.new_empty((0, self.batch, spec.size))
             result = torch.stack([self.row(list(values)) for values in steps]) if steps else empty
-        return result.sum(-2, keepdim=True) if slot.shared else result
+        return result.sum(-2, keepdim=True) if spec.shared else result
 
     def row(self, values: list[torch.Tensor]) -> torch.Tensor:
         if not values:

@@ -17,7 +17,7 @@ import torch
 from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
 
 from adjoin.compiler.ir.graph import uncollected
-from adjoin.compiler.ir.program import Program, Slot
+from adjoin.compiler.ir.program import Program, TensorSpec
 from adjoin.compiler.runtime.cpu.kernel import CpuKernel, ask_for_huge_pages
 from adjoin.compiler.runtime.cuda.kernel import CudaKernel
 from adjoin.compiler.runtime.interpreter import interpret
@@ -34,7 +34,7 @@ class Kernel:
     def __init__(self, program: Program):
         self.program = program
         self.key = program.key
-        self.shares = any(slot.shared for slot in program.inputs)
+        self.shares = any(spec.shared for spec in program.inputs)
         # Kernels that compute the same share what is made of them, and keep alive the one that is found by its key.
         self._twin = _registry.get(self.key)
         self._lock = threading.RLock() if self._twin is None else self._twin._lock
@@ -138,62 +138,62 @@ class Kernel:
             return [r if place is None else place.copy_(r) for r, place in zip(results, places, strict=True)]
         words: list[int] = []
         kept = []
-        for slot, tensor in zip(program.inputs, tensors, strict=True):
-            size = slot.size
+        for spec, tensor in zip(program.inputs, tensors, strict=True):
+            size = spec.size
             if tensor.is_contiguous():
-                words += (tensor.data_ptr(), 0, size) if slot.shared else (tensor.data_ptr(), size, size * count)
+                words += (tensor.data_ptr(), 0, size) if spec.shared else (tensor.data_ptr(), size, size * count)
                 continue
-            rows = 1 if slot.shared else count
-            flat = tensor.reshape((rows, size) if slot.length is None else (tensor.shape[0], rows, size))
+            rows = 1 if spec.shared else count
+            flat = tensor.reshape((rows, size) if spec.steps is None else (tensor.shape[0], rows, size))
             if size > 1 and flat.stride(-1) != 1:
                 flat = flat.contiguous()
             kept.append(flat)
-            words += (flat.data_ptr(), 0 if slot.shared else flat.stride(-2), flat.stride(0))
+            words += (flat.data_ptr(), 0 if spec.shared else flat.stride(-2), flat.stride(0))
         results: list[torch.Tensor] = []
-        for slot, place in zip(program.outputs, places, strict=True):
-            steps = () if slot.length is None else (self._steps(slot, integers),)
-            rows = -(-count // code.lanes(count)) if slot.shared else count
-            shape = (*steps, rows, slot.size) if slot.shared else (*steps, *batch, *slot.shape)
+        for spec, place in zip(program.outputs, places, strict=True):
+            steps = () if spec.steps is None else (self._steps(spec, integers),)
+            rows = -(-count // code.lanes(count)) if spec.shared else count
+            shape = (*steps, rows, spec.size) if spec.shared else (*steps, *batch, *spec.shape)
             if place is None:
                 place = torch.empty(shape, dtype=dtype, device=device)
                 if device.type == "cpu":
                     ask_for_huge_pages(place)
             results.append(place)
-            words += (results[-1].data_ptr(), slot.size, rows * slot.size)
+            words += (results[-1].data_ptr(), spec.size, rows * spec.size)
         if count:
             code.launch(words, count, integers)
-        for i, slot in enumerate(program.outputs):
-            if slot.shared:
-                steps = () if slot.length is None else results[i].shape[:1]
-                results[i] = results[i].sum(-2).reshape((*steps, *slot.shape))
+        for i, spec in enumerate(program.outputs):
+            if spec.shared:
+                steps = () if spec.steps is None else results[i].shape[:1]
+                results[i] = results[i].sum(-2).reshape((*steps, *spec.shape))
         return results
 
-    def _steps(self, slot: Slot, integers: tuple[int, ...]) -> int:
-        return slot.length if isinstance(slot.length, int) else integers[self.program.integers.index(str(slot.length))]
+    def _steps(self, spec: TensorSpec, integers: tuple[int, ...]) -> int:
+        return spec.steps if isinstance(spec.steps, int) else integers[self.program.integers.index(str(spec.steps))]
 
     def _interpret(
         self, tensors: Sequence[torch.Tensor], integers: tuple[int, ...], batch: tuple[int, ...], count: int
     ) -> list[torch.Tensor]:
         flat = []
-        for slot, tensor in zip(self.program.inputs, tensors, strict=True):
-            steps = () if slot.length is None else tensor.shape[:1]
-            flat.append(tensor.reshape((*steps, 1 if slot.shared else count, slot.size)))
+        for spec, tensor in zip(self.program.inputs, tensors, strict=True):
+            steps = () if spec.steps is None else tensor.shape[:1]
+            flat.append(tensor.reshape((*steps, 1 if spec.shared else count, spec.size)))
         results = []
-        for slot, result in zip(
+        for spec, result in zip(
             self.program.outputs,
             interpret(self.program, flat, dict(zip(self.program.integers, integers, strict=True))),
             strict=True,
         ):
-            steps = () if slot.length is None else result.shape[:1]
-            results.append(result.reshape((*steps, *(() if slot.shared else batch), *slot.shape)))
+            steps = () if spec.steps is None else result.shape[:1]
+            results.append(result.reshape((*steps, *(() if spec.shared else batch), *spec.shape)))
         return results
 
     def output_shapes(self, integers: tuple[int, ...], batch: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The shapes of the results."""
         shapes = []
-        for slot in self.program.outputs:
-            steps = () if slot.length is None else (self._steps(slot, integers),)
-            shapes.append((*steps, *(() if slot.shared else batch), *slot.shape))
+        for spec in self.program.outputs:
+            steps = () if spec.steps is None else (self._steps(spec, integers),)
+            shapes.append((*steps, *(() if spec.shared else batch), *spec.shape))
         return shapes
 
 
@@ -223,15 +223,15 @@ def arrange(
     kernel: Kernel, tensors: Sequence[torch.Tensor], batches: Sequence[tuple[int, ...]] | None = None
 ) -> tuple[Kernel, tuple[int, ...], Sequence[torch.Tensor]]:
     """Decide what is shared, and bring everything else to the common batch shape."""
-    slots = kernel.program.inputs
+    specs = kernel.program.inputs
     batches = batches or [
-        tensor.shape[slot.length is not None : tensor.dim() - len(slot.shape)]
-        for slot, tensor in zip(slots, tensors, strict=True)
+        tensor.shape[spec.steps is not None : tensor.dim() - len(spec.shape)]
+        for spec, tensor in zip(specs, tensors, strict=True)
     ]
     first = batches[0]
     if all([batch == first for batch in batches]):  # noqa: C419 a generator takes twice as long here
         if kernel.shares:
-            kernel = kernel.with_shared((False,) * len(slots))
+            kernel = kernel.with_shared((False,) * len(specs))
         return kernel, first, tensors
     batched = [own for own in batches if len(own)]
     if all([own == batched[0] for own in batched]):  # noqa: C419
@@ -239,17 +239,17 @@ def arrange(
     try:
         batch = torch.broadcast_shapes(*batches)
     except RuntimeError:
-        given = ", ".join(f"'{slot.name}' {tuple(own)}" for slot, own in zip(slots, batches, strict=True))
+        given = ", ".join(f"'{spec.name}' {tuple(own)}" for spec, own in zip(specs, batches, strict=True))
         raise InputError(f"{kernel.program.name}: batch shapes do not broadcast: {given}") from None
     shared, arranged = [], []
-    for slot, tensor, own in zip(slots, tensors, batches, strict=True):
-        steps = () if slot.length is None else tensor.shape[:1]
+    for spec, tensor, own in zip(specs, tensors, batches, strict=True):
+        steps = () if spec.steps is None else tensor.shape[:1]
         shared.append(math.prod(own) == 1 != math.prod(batch))
         if shared[-1]:
-            tensor = tensor.reshape((*steps, *slot.shape))
+            tensor = tensor.reshape((*steps, *spec.shape))
         elif own != batch:
             missing = (1,) * (len(batch) - len(own))
-            tensor = tensor.reshape((*steps, *missing, *own, *slot.shape)).expand((*steps, *batch, *slot.shape))
+            tensor = tensor.reshape((*steps, *missing, *own, *spec.shape)).expand((*steps, *batch, *spec.shape))
         arranged.append(tensor)
     return kernel.with_shared(tuple(shared)), batch, arranged
 
@@ -307,26 +307,26 @@ class _Transformed(_Call):
         batch: tuple[int, ...],
         *tensors: Any,
     ) -> Any:
-        slots = kernel.program.inputs
+        specs = kernel.program.inputs
         whole = (info.batch_size, *batch)
         shared, moved = [], []
-        for slot, tensor, dim in zip(slots, tensors, in_dims[3:], strict=True):
-            place = 0 if slot.length is None else 1
-            shared.append(dim is None and slot.shared)
-            if dim is None and not slot.shared:
+        for spec, tensor, dim in zip(specs, tensors, in_dims[3:], strict=True):
+            place = 0 if spec.steps is None else 1
+            shared.append(dim is None and spec.shared)
+            if dim is None and not spec.shared:
                 tensor = tensor.unsqueeze(place)
             elif dim is not None:
                 tensor = tensor.movedim(dim, place)
-                if slot.shared:
-                    tensor = tensor.reshape((*tensor.shape[: place + 1], *(1,) * len(batch), *slot.shape))
+                if spec.shared:
+                    tensor = tensor.reshape((*tensor.shape[: place + 1], *(1,) * len(batch), *spec.shape))
             steps = tensor.shape[:place]
-            moved.append(tensor if shared[-1] else tensor.expand((*steps, *whole, *slot.shape)))
+            moved.append(tensor if shared[-1] else tensor.expand((*steps, *whole, *spec.shape)))
         results = list(_Transformed.apply(kernel.without_sums().with_shared(tuple(shared)), integers, whole, *moved))
-        for i, slot in enumerate(kernel.program.outputs):
-            if slot.shared and batch:
-                first = 1 if slot.length is None else 2
+        for i, spec in enumerate(kernel.program.outputs):
+            if spec.shared and batch:
+                first = 1 if spec.steps is None else 2
                 results[i] = results[i].sum(dim=tuple(range(first, first + len(batch))))
-        return tuple(results), tuple(0 if slot.length is None else 1 for slot in kernel.program.outputs)
+        return tuple(results), tuple(0 if spec.steps is None else 1 for spec in kernel.program.outputs)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], results: tuple[torch.Tensor, ...]) -> None:
@@ -415,14 +415,14 @@ def _lookup(key: str) -> Kernel:
         raise CompileError("a compiled graph outlived the traced function it calls; keep the function alive") from None
 
 
-def check_tensor(slot: Slot, tensor: Any, name: str) -> None:
+def check_tensor(spec: TensorSpec, tensor: Any, name: str) -> None:
     """Raise an error that says what would be right, if an input is not of the right kind and shape."""
     if not isinstance(tensor, torch.Tensor):
-        raise InputError(f"{name}: '{slot.name}' must be a torch tensor, got {type(tensor).__name__}")
+        raise InputError(f"{name}: '{spec.name}' must be a torch tensor, got {type(tensor).__name__}")
     if tensor.dtype not in BITS:
-        raise InputError(f"{name}: '{slot.name}' must be float32 or float64, got {tensor.dtype}; convert it with .to()")
-    needed = len(slot.shape) + (slot.length is not None)
-    if tensor.dim() < needed or tuple(tensor.shape[tensor.dim() - len(slot.shape) :]) != slot.shape:
-        steps = "" if slot.length is None else "steps, "
-        expected = f"({steps}..., {', '.join(map(str, slot.shape))})" if slot.shape else f"({steps}...)"
-        raise InputError(f"{name}: '{slot.name}' must have the shape {expected}, got {tuple(tensor.shape)}")
+        raise InputError(f"{name}: '{spec.name}' must be float32 or float64, got {tensor.dtype}; convert it with .to()")
+    needed = len(spec.shape) + (spec.steps is not None)
+    if tensor.dim() < needed or tuple(tensor.shape[tensor.dim() - len(spec.shape) :]) != spec.shape:
+        steps = "" if spec.steps is None else "steps, "
+        expected = f"({steps}..., {', '.join(map(str, spec.shape))})" if spec.shape else f"({steps}...)"
+        raise InputError(f"{name}: '{spec.name}' must have the shape {expected}, got {tuple(tensor.shape)}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
-from adjoin.compiler.ir.program import Slot
+from adjoin.compiler.ir.program import TensorSpec
 
 PREFETCHED = 1024  # bytes of a row up to which the next block is asked for ahead
 
@@ -34,14 +34,14 @@ class Rows:
         self.writer = writer
         self.layout = layout
 
-    def prefetch(self, tensor: int, slot: Slot, write: bool) -> None:
+    def prefetch(self, tensor: int, spec: TensorSpec, write: bool) -> None:
         """Ask for the lines that the next block will touch.
 
         Its accesses jump between rows, which hides their order from the hardware's own prefetching.
         """
         w, lane = self.writer, self.writer.lane
-        size = slot.size * lane.bits // 8
-        if lane.width == 1 or slot.shared or slot.table or slot.length is not None or size > PREFETCHED:
+        size = spec.size * lane.bits // 8
+        if lane.width == 1 or spec.shared or spec.table or spec.steps is not None or size > PREFETCHED:
             return
         _, stride, base = self._base(tensor, None, lane.width)
         w.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -52,18 +52,18 @@ class Rows:
                 place = w.emit(f"getelementptr i8, ptr {start}, i64 {line}")
                 w.line(f"  call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
 
-    def load(self, tensor: int, slot: Slot, columns: set[int], step: str | None) -> dict[int, str]:
+    def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
         """The given columns of a tensor, and maybe others, one operand a column."""
         w, lane = self.writer, self.writer.lane
         found: dict[int, str] = {}
-        if slot.shared:
+        if spec.shared:
             base = self._address(tensor, step)
             for column in sorted(columns):
                 pointer = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {column}")
                 found[column] = _broadcast(w, w.emit(f"load {lane.scalar}, ptr {pointer}"))
             return found
         rows: list[str] = []
-        for start, count in chunks(slot.size, lane.width):
+        for start, count in chunks(spec.size, lane.width):
             if all(column in found or column not in columns for column in range(start, start + count)):
                 continue
             rows = rows or self._rows(tensor, step)
@@ -79,14 +79,14 @@ class Rows:
             return {column: w.emit(f"extractelement {kind} {value}, i64 0") for column, value in found.items()}
         return found
 
-    def store(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
+    def store(self, tensor: int, spec: TensorSpec, start: int, values: list[str], step: str | None) -> None:
         """Write some columns: a whole chunk of the row."""
         w, lane = self.writer, self.writer.lane
         count, kind = len(values), f"<{len(values)} x {lane.scalar}>"
         if lane.width == 1:
             values = [w.emit(f"insertelement <1 x {lane.scalar}> poison, {lane.scalar} {v}, i64 0") for v in values]
         vectors = _split(w, _rows(w, values), count)
-        if slot.shared:
+        if spec.shared:
             vectors, rows = [self._sum(vectors, kind)], [self._partial(tensor, step)]
         else:
             rows = self._rows(tensor, step)
@@ -94,9 +94,9 @@ class Rows:
             pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i64 {start}")
             w.line(f"  store {kind} {vector}, ptr {pointer}, align {lane.bits // 8}")
 
-    def chunks(self, slot: Slot) -> list[tuple[int, int]]:
+    def chunks(self, spec: TensorSpec) -> list[tuple[int, int]]:
         """The pieces in which a row is written."""
-        return chunks(slot.size, self.writer.lane.width)
+        return chunks(spec.size, self.writer.lane.width)
 
     def _sum(self, vectors: list[str], kind: str) -> str:
         """The sum over the lanes that stand for an environment of their own, in order."""
@@ -121,16 +121,16 @@ class Rows:
         rest = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
         return w.emit(f"sub i64 {rest}, 1")
 
-    def look_up(self, tensor: int, slot: Slot, index: str, alike: bool) -> str:
+    def look_up(self, tensor: int, spec: TensorSpec, index: str, alike: bool) -> str:
         """One number of each row of a table; `alike`: at one index for all lanes."""
         w, lane = self.writer, self.writer.lane
-        rows = [self._address(tensor, None)] * lane.width if slot.shared else self._rows(tensor, None)
+        rows = [self._address(tensor, None)] * lane.width if spec.shared else self._rows(tensor, None)
         found = "poison"
         for i, row in enumerate(rows):
             own = index if alike else w.emit(f"extractelement {lane.vector('i32')} {index}, i64 {i}")
             pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i32 {own}")
             number = w.emit(f"load {lane.scalar}, ptr {pointer}")
-            if alike and slot.shared:
+            if alike and spec.shared:
                 return _broadcast(w, number)
             if lane.width == 1:
                 return number

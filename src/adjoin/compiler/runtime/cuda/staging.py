@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from adjoin.compiler.codegen.layout import WARP
 from adjoin.compiler.codegen.writer import Writer
-from adjoin.compiler.ir.program import Slot
+from adjoin.compiler.ir.program import TensorSpec
 
 WIDE = 128  # bits that a thread moves at once, where rows are made of such units
 KEPT = 96 << 10  # bytes of shared memory a warp that inputs may occupy; an input too many passes through the tile
@@ -29,25 +29,25 @@ class Staged:
         """Take over the thread's place: lane, the warp's first row, its last valid row offset, its shared memory."""
         self.lane_index, self.first, self.limit, self.warp_base = lane_index, first, limit, warp_base
 
-    def fetch(self, tensors: Sequence[tuple[int, Slot]]) -> None:
+    def fetch(self, tensors: Sequence[tuple[int, TensorSpec]]) -> None:
         """Bring whole row inputs into shared memory: every global load is under way before the first is awaited."""
         pending = []
-        for tensor, slot in tensors:
-            needed = sum(WARP * (count | 1) for _, count in self.chunks(slot))
+        for tensor, spec in tensors:
+            needed = sum(WARP * (count | 1) for _, count in self.chunks(spec))
             if (self.offset + needed) * self.writer.lane.bits // 8 > KEPT:
                 continue
             places = self.kept[tensor] = {}
-            for start, count in self.chunks(slot):
+            for start, count in self.chunks(spec):
                 pitch = count | 1
                 places.update({start + i: (self.offset + i, pitch) for i in range(count)})
                 pending += self._gather(tensor, start, count, None, self.offset)
                 self.offset += WARP * pitch
         self._commit(pending)
 
-    def load(self, tensor: int, slot: Slot, columns: set[int], step: str | None) -> dict[int, str]:
+    def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
         """The given columns of a tensor, one operand a column."""
         w, scalar = self.writer, self.writer.lane.scalar
-        if slot.shared:
+        if spec.shared:
             base = self._address(tensor, "0", step)
             found = {}
             for column in sorted(columns):
@@ -57,7 +57,7 @@ class Staged:
         if tensor in self.kept:
             return {column: self._read(*self.kept[tensor][column]) for column in columns}
         found = {}
-        for start, count in self.chunks(slot):
+        for start, count in self.chunks(spec):
             wanted = [column for column in sorted(columns) if start <= column < start + count]
             if wanted:
                 base = self._tile()
@@ -66,19 +66,19 @@ class Staged:
                 self._barrier()
         return found
 
-    def store(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
+    def store(self, tensor: int, spec: TensorSpec, start: int, values: list[str], step: str | None) -> None:
         """Write some columns: a whole chunk of the row."""
         w, lane = self.writer, self.writer.lane
         wide = WIDE // lane.bits
-        if not slot.shared and slot.size % wide == 0 and len(values) in (wide << k for k in range(6)):
-            self._store_wide(tensor, slot, start, values, step)
+        if not spec.shared and spec.size % wide == 0 and len(values) in (wide << k for k in range(6)):
+            self._store_wide(tensor, spec, start, values, step)
             return
         count, pitch, base = len(values), len(values) | 1, self._tile()
         mine = w.emit(f"mul i32 {self.lane_index}, {pitch}")
         for i, value in enumerate(values):
             w.line(f"  store {lane.scalar} {value}, ptr addrspace(3) {self._shared(mine, base + i)}")
         self._barrier()
-        if slot.shared:
+        if spec.shared:
             self._store_sum(tensor, start, count, step, base)
         else:
             for i in range(count):
@@ -89,16 +89,16 @@ class Staged:
                 w.line(f"  store {lane.scalar} {value}, ptr addrspace(1) {pointer}")
         self._barrier()
 
-    def look_up(self, tensor: int, slot: Slot, index: str, alike: bool) -> str:
+    def look_up(self, tensor: int, spec: TensorSpec, index: str, alike: bool) -> str:
         """One number of the thread's row of a table."""
         w, scalar = self.writer, self.writer.lane.scalar
         row = "0"
-        if not slot.shared:
+        if not spec.shared:
             row = w.emit(f"add i64 {self.first}, {w.emit(f'sext i32 {self._valid(self.lane_index)} to i64')}")
         pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {self._address(tensor, row, None)}, i32 {index}")
         return w.emit(f"load {scalar}, ptr addrspace(1) {pointer}")
 
-    def _store_wide(self, tensor: int, slot: Slot, start: int, values: list[str], step: str | None) -> None:
+    def _store_wide(self, tensor: int, spec: TensorSpec, start: int, values: list[str], step: str | None) -> None:
         """Write a chunk in units of 16 bytes, of which several threads together have a row.
 
         Results are contiguous. Rows lie an odd number of units apart in shared memory, so that eight threads, which is
@@ -125,15 +125,15 @@ class Staged:
         for i in range(units):
             row = self._valid(w.emit(f"add i32 {down}, {i * (WARP // units)}"))
             value = w.emit(f"load {kind}, ptr addrspace(3) {self._shared_at(row, column, pitch, base)}, align 16")
-            index = w.emit(f"add i32 {w.emit(f'mul i32 {row}, {slot.size}')}, {column}")
+            index = w.emit(f"add i32 {w.emit(f'mul i32 {row}, {spec.size}')}, {column}")
             pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {self.bases[key]}, i32 {index}")
             pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {pointer}, i32 {start}")
             w.line(f"  store {kind} {value}, ptr addrspace(1) {pointer}, align 16")
         self._barrier()
 
-    def chunks(self, slot: Slot) -> list[tuple[int, int]]:
+    def chunks(self, spec: TensorSpec) -> list[tuple[int, int]]:
         """The pieces in which a row is read and written: one a warp's width, and the rest."""
-        return [(start, min(WARP, slot.size - start)) for start in range(0, slot.size, WARP)]
+        return [(start, min(WARP, spec.size - start)) for start in range(0, spec.size, WARP)]
 
     def _store_sum(self, tensor: int, start: int, count: int, step: str | None, base: int) -> None:
         """Thread c adds column c of the warp's rows, in order, and writes it."""
