@@ -1,35 +1,43 @@
-"""What is seen while something takes long: bars of long loops, a line about a kernel that is being made.
+"""What a user sees while something takes long: progress bars, and a line about a kernel that is being compiled.
 
 All of it goes to standard error. A terminal and a notebook show a bar that moves; a log file gets a line now and then.
 """
 
 import logging
+import shutil
 import sys
 import threading
-import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-SECONDS = 0.05
-"""How long to wait before a bar is drawn again."""
-LOGGED = 10.0
-"""How long to wait before a log file gets another line."""
-PATIENCE = 1.0
-"""How long something takes before it is announced."""
+if TYPE_CHECKING:
+    from tqdm.std import tqdm
+
+REDRAW_INTERVAL = 0.05
+"""Seconds before a bar is drawn again."""
+LOG_INTERVAL = 10.0
+"""Seconds before a log file gets another line."""
+ANNOUNCE_AFTER = 1.0
+"""Seconds that something takes before it is announced."""
 
 _log = logging.getLogger("adjoin")
 
 
 class Progress:
-    """Goes through pieces of work, and shows how far it is.
+    """Iterates over pieces of work, and shows a bar on the way.
+
+    Ctrl-C is not caught here: it ends the loop as it would without a bar. A function that can return what is done so
+    far catches `KeyboardInterrupt` around the loop itself, and only where its caller asked for that.
 
     Args:
         pieces: pairs of where a piece begins and ends; a number n stands for n pieces of one.
-        shown: whether to draw at all.
-        unit: what is counted.
+        shown: whether to draw the bar at all.
+        unit: what is counted, in the plural.
 
     Attributes:
-        note: said after the bar; may be changed on the way.
+        note: text after the bar, such as the loss; it may change on the way.
     """
 
     def __init__(self, pieces: Sequence[tuple[int, int]] | int, shown: bool, unit: str = "steps"):
@@ -40,30 +48,37 @@ class Progress:
         if not self.shown:
             yield from self.pieces
             return
-        moving = _redraws(sys.stderr)
-        pause = SECONDS if moving else LOGGED
-        start = drawn = time.perf_counter()
-        done = said = 0
-        try:
+        with _bar(total=self.pieces[-1][1] if self.pieces else 0, unit=f" {self.unit}") as bar:
             for piece in self.pieces:
                 yield piece
-                done, now = piece[1], time.perf_counter()
-                if now - drawn > pause or done == self.pieces[-1][1]:
-                    self._draw(done, now - start, moving)
-                    drawn, said = now, done
-        finally:
-            if done > said:  # it ended early
-                self._draw(done, time.perf_counter() - start, moving)
-            if moving:
-                print(file=sys.stderr)
+                bar.set_postfix_str(self.note, refresh=False)
+                bar.update(piece[1] - bar.n)
 
-    def _draw(self, done: int, seconds: float, moving: bool) -> None:
-        total = self.pieces[-1][1]
-        filled = 30 * done // total
-        rest = seconds * (total - done) / done
-        bar = "=" * filled + " " * (30 - filled)
-        line = f"[{bar}] {done}/{total} {self.unit}, {rest:.0f} s left {self.note} "
-        print(f"\r{line}" if moving else line, end="" if moving else "\n", file=sys.stderr, flush=True)
+
+def _bar(**options: Any) -> "tqdm":
+    """A bar that suits standard error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without widgets shows a bar of text
+        from tqdm.auto import tqdm
+    from tqdm.std import tqdm as plain
+
+    class Lines(plain):
+        """A bar in a log file: a line each time, in place of one that is drawn again."""
+
+        printed = 0
+
+        def display(self, *_: Any, **__: Any) -> None:
+            if self.n > self.printed:
+                print(self, file=self.fp, flush=True)
+                self.printed = self.n
+
+    options |= {"miniters": 1, "mininterval": REDRAW_INTERVAL}
+    if type(sys.stderr).__module__.startswith("ipykernel"):
+        return tqdm(**options)
+    if getattr(sys.stderr, "isatty", bool)():
+        size = shutil.get_terminal_size()  # tqdm alone draws nothing in a terminal that does not tell its size
+        return tqdm(**options, ncols=size.columns, nrows=size.lines)
+    return Lines(**{**options, "mininterval": LOG_INTERVAL}, ncols=80, ascii=True, leave=False)
 
 
 @contextmanager
@@ -72,7 +87,7 @@ def announced(what: str) -> Iterator[None]:
 
     Whoever has set up Python's logging gets it there, from the logger "adjoin" at level INFO.
     """
-    timer = threading.Timer(PATIENCE, _say, [f"{what} ..."])
+    timer = threading.Timer(ANNOUNCE_AFTER, _say, [f"{what} ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -86,8 +101,3 @@ def _say(message: str) -> None:
         _log.info(message)
     else:
         print(f"adjoin: {message}", file=sys.stderr, flush=True)
-
-
-def _redraws(stream: object) -> bool:
-    """Whether a carriage return takes a stream back to the start of its line: terminals and notebooks."""
-    return getattr(stream, "isatty", bool)() or type(stream).__module__.startswith("ipykernel")

@@ -234,7 +234,7 @@ def test_simulate_writes_the_motion_it_computed(told, data):
         np.testing.assert_allclose(file["time"], np.array(kept) * 0.004)
     out, err = told("simulate ball --seconds 0.1")
     assert out.startswith("ball: 0.1 s, in ")
-    assert "50/50 steps" in err
+    assert "50/50 [" in err
 
 
 def test_what_is_random_is_the_same_for_the_same_seed(told):
@@ -260,19 +260,24 @@ def test_simulate_holds_a_pose_with_servos(told):
 
 
 def test_a_simulation_that_is_interrupted_keeps_what_is_done(told, monkeypatch):
-    class Interrupted(adjoin.simulation.rollout.Progress):
+    class Interrupted(adjoin.progress.Progress):
         def __iter__(self):
             for piece in super().__iter__():
                 yield piece
-                if piece[1] >= 20 and self.shown:
+                if piece[1] >= 20:
                     raise KeyboardInterrupt
 
-    monkeypatch.setattr(adjoin.simulation.rollout, "Progress", Interrupted)
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adjoin.progress, "Progress", Interrupted)
     out, err = told("simulate ball --seconds 0.2 --every 5 --out run.npz", 130)
     assert "wrote run.npz" in out
     assert "adjoin: interrupted after 20 of 100 steps" in err
     with np.load("run.npz") as file:
-        assert len(file["q"]) == 5
+        assert len(file["q"]) == len(file["time"]) == 5
+    monkeypatch.setattr(adjoin.Simulator, "rollout", lambda *_, **__: interrupted())
+    assert told("simulate ball --seconds 0.2 --out none.npz", 130) == ("", "\nadjoin: interrupted\n")
 
 
 def test_the_cache_is_shown_filled_and_cleared(told, data, monkeypatch, tmp_path):
@@ -386,7 +391,7 @@ def test_bench_measures_dynamics_simulation_and_gradients(told, data, monkeypatc
     for row, name in zip(rows, [*names, "simulation step, 1 possible contacts"], strict=True):
         nanoseconds, millions = (float(x.replace(",", "")) for x in row.removeprefix(name).split())
         assert nanoseconds * millions == pytest.approx(1e3, rel=0.01)
-    assert "5/5 measurements" in err
+    assert "5/5 [" in err
     assert torch.get_num_threads() == threads
 
 

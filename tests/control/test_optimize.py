@@ -279,7 +279,7 @@ def test_pictures_of_losses_show_every_start_and_refuse_what_is_none():
 def test_a_bar_shows_the_loss(capsys):
     optimize(cart(), Adam(rate=0.01), iterations=30, progress=True)
     said = capsys.readouterr().err
-    assert "30/30 iterations" in said
+    assert "30/30 [" in said
     assert "loss " in said
 
 

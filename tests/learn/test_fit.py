@@ -186,7 +186,7 @@ def test_what_data_cannot_tell_is_said_before():
 
 def test_a_bar_is_shown(capsys):
     fit(robot(), wrong(), recorded(), progress=True)
-    assert "/100 iterations" in capsys.readouterr().err
+    assert "/100 [" in capsys.readouterr().err
 
 
 def test_bad_arguments_are_named():

@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoin.cli.output import number, show, writable
 from adjoin.cli.robot import visuals
@@ -13,7 +13,9 @@ from adjoin.errors import InputError
 from adjoin.extras import needed
 
 if TYPE_CHECKING:
-    from adjoin.simulation.state import Trajectory
+    import torch
+
+    from adjoin.simulation.state import SimulatorState, Trajectory
 
 EXAMPLES = """\
 examples:
@@ -26,8 +28,8 @@ status of the states that are kept, and mass and friction where they are random.
 """
 SHOWN = 16  # environments in a replay at most
 USUAL = 0.01  # seconds between states that are kept
-MANY = 50_000_000  # numbers up to which all states are computed and some of them taken
-STATE = ("q", "v", "status", "impulses")
+MANY = 50_000_000  # numbers up to which all states of a launch are computed and some of them taken
+STATE = ("q", "v", "status")
 
 
 def add(commands: Any) -> None:
@@ -63,25 +65,41 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
 
 
+class Motion(NamedTuple):
+    """The states that are kept.
+
+    Attributes:
+        states: q, v and status, (states, environments, ...).
+        steps: after which step each of them is.
+        compiling: seconds until the first step was done.
+        seconds: that all the steps took.
+    """
+
+    states: "dict[str, torch.Tensor]"
+    steps: list[int]
+    compiling: float
+    seconds: float
+
+
 def _simulate(arguments: argparse.Namespace) -> int:
     setup = make(arguments, arguments.environments, device(arguments.device), arguments.drop, arguments.seed)
     steps = max(1, round(arguments.seconds / arguments.dt))
     every = min(steps, arguments.every or max(1, round(USUAL / arguments.dt)))
-    path, kept, compiling, seconds = _rolled(setup, steps, every, not arguments.json)
-    done, times = kept[-1], [k * arguments.dt for k in kept]
-    written = [_save(setup, path, times, arguments.out)] if arguments.out else []
-    written += [_replay(setup, path, every * arguments.dt, arguments)] if arguments.html else []
-    rate = done * arguments.environments / seconds
-    name, wrong = setup.model.name, int((path.status[-1] != 0.0).sum())
+    motion = _motion(setup, steps, every, not arguments.json)
+    done = motion.steps[-1]
+    written = [_save(setup, motion, arguments)] if arguments.out else []
+    written += [_replay(setup, motion, every * arguments.dt, arguments)] if arguments.html else []
+    rate = done * arguments.environments / motion.seconds
+    name, place, wrong = setup.model.name, setup.start.q.device, int((motion.states["status"][-1] != 0.0).sum())
     data = {
-        "model": name, "environments": arguments.environments, "steps": done, "dt": arguments.dt,
-        "device": path.q.device, "compile_seconds": compiling, "seconds": seconds, "steps_per_second": rate,
+        "model": name, "environments": arguments.environments, "steps": done, "dt": arguments.dt, "device": place,
+        "compile_seconds": motion.compiling, "seconds": motion.seconds, "steps_per_second": rate,
         "times_real_time": rate * arguments.dt, "frozen": wrong, "written": written,
     }  # fmt: skip
     copies = f", {arguments.environments:,} times" if arguments.environments > 1 else ""
     lines = [
-        f"{name}: {done * arguments.dt:g} s{copies}, in {seconds:.3g} s on {path.q.device}: {number(rate)} steps a "
-        f"second, {number(rate * arguments.dt)} times real time; {compiling:.3g} s to get ready"
+        f"{name}: {done * arguments.dt:g} s{copies}, in {motion.seconds:.3g} s on {place}: {number(rate)} steps a "
+        f"second, {number(rate * arguments.dt)} times real time; {motion.compiling:.3g} s to get ready"
     ]
     if wrong:
         lines.append(f"{wrong} environments went wrong and were frozen at their last good state; status says which")
@@ -91,43 +109,56 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0 if done == steps else 130
 
 
-def _rolled(setup: Setup, steps: int, every: int, progress: bool) -> tuple["Trajectory", list[int], float, float]:
-    """The states that are kept, after which steps; seconds until the first step was done, and of all the steps."""
+def _motion(setup: Setup, steps: int, every: int, shown: bool) -> Motion:
+    """Simulate, and keep every so many states; Ctrl-C ends it with the steps that are done."""
     import torch
 
-    def timed(steps: int, every: int, progress: bool) -> tuple[Any, float]:
-        began = time.perf_counter()
-        controls = setup.control.expand(steps, len(setup.start.q), -1)
-        path = setup.sim.rollout(setup.start, controls, setup.params, every=every, progress=progress)
+    from adjoin.progress import Progress
+
+    def launch(start: "SimulatorState", count: int, stride: int) -> "Trajectory":
+        path = setup.sim.rollout(start, setup.control.expand(count, len(start.q), -1), setup.params, every=stride)
         if path.q.is_cuda:
             torch.cuda.synchronize()
-        return path, time.perf_counter() - began
+        return path
 
-    _, compiling = timed(1, 1, False)
-    numbers = steps * len(setup.start.q) * (setup.model.nq + setup.model.nv)
-    stride = 1 if numbers <= MANY else every  # few long launches are fastest, where all states fit into memory
-    path, seconds = timed(steps, stride, progress)
-    done = min(steps, stride * (len(path.q) - 1))
-    kept = [*range(0, done, every), done]
-    states = [-(-k // stride) for k in kept]
-    return path._replace(**{name: getattr(path, name)[states] for name in STATE}), kept, compiling, seconds
+    began = time.perf_counter()
+    launch(setup.start, 1, 1)
+    compiled = time.perf_counter()
+    numbers = len(setup.start.q) * (setup.model.nq + setup.model.nv)  # in a state of all environments
+    stride = (
+        1 if every * numbers <= MANY else every
+    )  # long launches are fastest, where all their states fit into memory
+    size = every * max(1, min(-(-steps // 100) if shown else steps, MANY // numbers) // every)
+    state, kept, chosen = setup.start, [0], [[getattr(setup.start, name)[None] for name in STATE]]
+    try:
+        for start, end in Progress([(k, min(k + size, steps)) for k in range(0, steps, size)], shown):
+            path = launch(state, end - start, stride)
+            after = [*range(every, end - start, every), end - start]
+            chosen.append([getattr(path, name)[[-(-k // stride) for k in after]] for name in STATE])
+            kept += [start + k for k in after]
+            state = path.last
+    except KeyboardInterrupt:
+        if len(kept) == 1:
+            raise
+    states = {name: torch.cat(parts) for name, parts in zip(STATE, zip(*chosen, strict=True), strict=True)}
+    return Motion(states, kept, compiled - began, time.perf_counter() - compiled)
 
 
-def _save(setup: Setup, path: "Trajectory", times: list[float], target: Path) -> Path:
+def _save(setup: Setup, motion: Motion, arguments: argparse.Namespace) -> Path:
     import numpy as np
 
-    target = target.with_suffix(".npz")
-    tensors = {"q": path.q, "v": path.v, "status": path.status, "control": setup.control, **setup.params}
+    target = arguments.out.with_suffix(".npz")
+    tensors = {**motion.states, "control": setup.control, **setup.params}
     arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-    np.savez_compressed(target, time=np.array(times), **arrays)
+    np.savez_compressed(target, time=np.array(motion.steps) * arguments.dt, **arrays)
     return target
 
 
-def _replay(setup: Setup, path: "Trajectory", dt: float, arguments: argparse.Namespace) -> Path:
+def _replay(setup: Setup, motion: Motion, dt: float, arguments: argparse.Namespace) -> Path:
     """The HTML, with the forces of contact."""
     from adjoin.viewer import record
 
-    q, v = (part[:, :SHOWN].contiguous() for part in (path.q, path.v))
+    q, v = (motion.states[name][:, :SHOWN].contiguous() for name in ("q", "v"))
     params = {name: tensor[:SHOWN] for name, tensor in setup.params.items()}
     contacts = None
     if setup.sim.contact_names:
