@@ -8,8 +8,9 @@ import os
 import struct
 
 import numpy as np
+from safetensors import numpy as safetensors
 
-from adjoin.io import safetensors, store
+from adjoin.io import store
 from adjoin.robots import pendulum
 
 INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>'
@@ -557,13 +558,14 @@ case(
 # Saved models ---------------------------------------------------------------------------------------------------------
 
 SAVED = store.to_bytes(pendulum(2))
-TENSORS, META = safetensors.read(SAVED, "saved")
+TENSORS = safetensors.load(SAVED)
+STRUCTURE = json.loads(json.loads(SAVED[8 : 8 + int.from_bytes(SAVED[:8], "little")])["__metadata__"][store.METADATA])
 
 
-def saved(tensors=None, structure=None, drop=(), **metadata):
-    text = {**json.loads(META["model"]), **(structure or {})}
+def saved(tensors=None, structure=None, drop=(), text=None):
+    text = json.dumps({**STRUCTURE, **(structure or {})}) if text is None else text
     kept = {key: value for key, value in {**TENSORS, **(tensors or {})}.items() if key not in drop}
-    return safetensors.write(kept, {**META, "model": json.dumps(text), **metadata})
+    return safetensors.save(kept, {store.METADATA: text})
 
 
 def header(text, body=b""):
@@ -581,10 +583,20 @@ case("saved: half precision", header(b'{"a":{"dtype":"F16","shape":[4],"data_off
 case("saved: negative shape", header(b'{"a":{"dtype":"F64","shape":[-1],"data_offsets":[0,8]}}', bytes(8)))
 case("saved: shape against offsets", header(b'{"a":{"dtype":"F64","shape":[2],"data_offsets":[0,8]}}', bytes(8)))
 case("saved: huge shape", header(b'{"a":{"dtype":"F64","shape":[281474976710655,2],"data_offsets":[0,8]}}', bytes(8)))
+case(
+    "saved: nothing of a huge shape",
+    header(b'{"a":{"dtype":"F64","shape":[0,9223372036854775807],"data_offsets":[0,0]}}'),
+)
+case(
+    "saved: too many dimensions",
+    header(b'{"a":{"dtype":"F64","shape":[1%b],"data_offsets":[0,8]}}' % (b",1" * 99), bytes(8)),
+)
+case("saved: a header that ends beyond the file", (1 << 31).to_bytes(8, "little") + b"{" + bytes(100))
+case("saved: of another format", saved(structure={"format": 2}))
 case("saved: a hole", header(b'{"a":{"dtype":"F64","shape":[1],"data_offsets":[8,16]}}', bytes(16)))
-case("saved: by someone else", safetensors.write({"weight": np.zeros(3)}, {}))
-case("saved: structure is no json", saved(model="["))
-case("saved: structure is a list", saved(model="[]"))
+case("saved: by someone else", safetensors.save({"weight": np.zeros(3)}, {}))
+case("saved: structure is no json", saved(text="["))
+case("saved: structure is a list", saved(text="[]"))
 case("saved: a tensor is missing", saved(drop=("bodies.mass",)))
 case("saved: a tensor of another shape", saved({"bodies.mass": np.zeros(3)}))
 case("saved: a nan", saved({"bodies.mass": np.array([1.0, np.nan])}))

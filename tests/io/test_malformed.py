@@ -35,9 +35,12 @@ def test_there_are_at_least_150():
     assert set(expected()) == set(CASES)
 
 
+LIBRARY = "not a valid safetensors file: "  # what follows are the words of that library
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("mjcf")])
 def test_message(name, tmp_path):
-    assert told(name, tmp_path) == expected()[name]
+    assert told(name, tmp_path).split(LIBRARY)[0] == expected()[name].split(LIBRARY)[0]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("mjcf")])

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
 from corpus import ACCEPT, LOADED, URDF_FOLDER
+from safetensors import numpy as safetensors
 
 from adjoin import robots
+from adjoin.errors import InputError
 from adjoin.io import store
 from adjoin.io.load import load
 from adjoin.io.urdf_write import to_urdf
@@ -109,16 +112,28 @@ def test_a_model_with_everything_survives_both_ways():
     assert_alike(by_name(load(to_urdf(again))), by_name(model))
 
 
-def test_the_official_library_reads_our_files(tmp_path):
-    safetensors = pytest.importorskip("safetensors.numpy")
+def test_the_file_is_laid_out_as_the_docstring_says(tmp_path):
     model = get("panda_description/urdf/panda.urdf")
     store.save(model, tmp_path / "panda.safetensors")
     tensors = safetensors.load_file(tmp_path / "panda.safetensors")
     np.testing.assert_array_equal(tensors["bodies.mass"], [body.mass for body in model.bodies])
     assert tensors["bodies.rotation"].shape == (9, 3, 3)
     with safetensors.safe_open(tmp_path / "panda.safetensors", "numpy") as file:
-        structure = json.loads(file.metadata()["model"])
+        structure = json.loads(file.metadata()[store.METADATA])
     assert structure["bodies.name"] == [body.name for body in model.bodies]
+
+
+def test_a_model_is_saved_as_the_same_bytes_every_time():
+    assert store.to_bytes(robots.load("go2")) == store.to_bytes(robots.load("go2"))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    model, saved = robots.load("box"), store.to_bytes(robots.load("box"))
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    for call in (lambda: store.to_bytes(model), lambda: load(saved)):
+        with pytest.raises(InputError, match=r"a (saved )?model needs safetensors: pip install 'adjoin\[save\]'"):
+            call()
 
 
 def test_without_shapes_the_rest_is_the_same():

@@ -72,14 +72,14 @@ def untested(model: "Model") -> list[str]:
 def passed_over(arguments: argparse.Namespace) -> list[str]:
     """Elements of a URDF that belong to other tools."""
     from adjoin import robots
-    from adjoin.io import safetensors, xml
+    from adjoin.io import store, xml
     from adjoin.io.load import open_source
 
     found = source(arguments.robot)
     if found == robots.PENDULUM:
         return []
     data, name, _, _ = open_source(found, None)
-    if safetensors.looks_like(data):
+    if store.is_saved(data):
         return []
     root = xml.parse(data, name)
     tags = Counter(child.tag for child in root.children if child.tag not in READ and root.tag == "robot")

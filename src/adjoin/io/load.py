@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from adjoin.errors import InputError, ModelError
-from adjoin.io import mjcf, safetensors, store, urdf, xml
+from adjoin.io import mjcf, store, urdf, xml
 from adjoin.io.paths import Files
 from adjoin.model.assemble import Lock, assemble
 from adjoin.model.model import Model
@@ -65,7 +65,7 @@ def load(
             raise InputError(f"{argument}={value!r} is not one of {', '.join(map(repr, valid))}")
     data, name, home, encoding = open_source(source, folder)
     files = Files(home, {key: Path(value) for key, value in (packages or {}).items()}, [Path(a) for a in allow])
-    if encoding is None and safetensors.looks_like(data):
+    if encoding is None and store.is_saved(data):
         if floating_base or root is not None or lock:
             raise ModelError(f"{name}: a saved model is loaded as it is, without floating_base, root or lock")
         return store.from_bytes(data, name)

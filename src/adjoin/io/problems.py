@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoin.errors import AdjoinError, ModelError
-from adjoin.io import mjcf, safetensors, urdf, xml
+from adjoin.io import mjcf, store, urdf, xml
 from adjoin.io.load import load, open_source
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
@@ -75,7 +75,7 @@ def _line(text: str) -> int:
 
 def _look(found: Problems, path: str, given: dict[str, Any]) -> None:
     data, name, _, _ = open_source(path, None)
-    if safetensors.looks_like(data):
+    if store.is_saved(data):
         return
     root = xml.parse(data, name)
     keys = {"robot": ("meshes", "repair"), "mujoco": ("meshes", "unsupported")}.get(root.tag)

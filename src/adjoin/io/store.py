@@ -1,8 +1,8 @@
-"""Models as safetensors files: numbers as tensors, one per field of each kind of part; names and structure as JSON.
+"""Models as safetensors files: numbers as tensors, one per field of each kind of part; names and structure as metadata.
 
 No code is stored and none is run on loading. The fields are those of the dataclasses: `bodies.mass` is (n,),
 `bodies.rotation` is (n, 3, 3); `bodies.joint.damping`, whose length differs from joint to joint, is one flat tensor,
-with the lengths in `bodies.joint.damping#`.
+with the lengths in `bodies.joint.damping#`. The metadata is one JSON text, `adjoin_model`.
 """
 
 import dataclasses
@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from adjoin.errors import ModelError
-from adjoin.io import safetensors
+from adjoin.extras import needed
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.model import Model
 from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
 
-FORMAT = "adjoin-model-1"
+FORMAT = 1
+METADATA = "adjoin_model"
+_DTYPES = {"F64": "<f8", "I64": "<i8"}
 
 _PARTS: dict[str, type] = {
     "bodies": Body,
@@ -50,7 +52,10 @@ def save(model: Model, path: str | Path) -> None:
 
     Args:
         model: any model.
-        path: conventionally ending in .safetensors.
+        path: of the file, conventionally ending in .safetensors.
+
+    Raises:
+        InputError: the package safetensors is not installed.
     """
     Path(path).write_bytes(to_bytes(model))
 
@@ -59,6 +64,7 @@ def to_bytes(model: Model) -> bytes:
     """The file that `save` writes."""
     tensors: dict[str, np.ndarray] = {"gravity": np.array(model.gravity, dtype=np.float64)}
     structure: dict[str, Any] = {
+        "format": FORMAT,
         "name": model.name,
         "parents_touch": model.parents_touch,
         "exclusions": [list(pair) for pair in model.exclusions],
@@ -69,7 +75,12 @@ def to_bytes(model: Model) -> bytes:
         structure[part] = len(items)
         _write_columns(part, record, items, tensors, structure)
     text = json.dumps(structure, sort_keys=True, separators=(",", ":"))
-    return safetensors.write(tensors, {"format": FORMAT, "model": text})
+    return needed("safetensors.numpy", "save", "saving a model").save(tensors, {METADATA: text})
+
+
+def is_saved(data: bytes) -> bool:
+    """Whether bytes begin like a safetensors file, with the length of a JSON header; XML never does."""
+    return len(data) >= 9 and data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= max(len(data), 1 << 32)
 
 
 def from_bytes(data: bytes, source: str) -> Model:
@@ -78,15 +89,15 @@ def from_bytes(data: bytes, source: str) -> Model:
     Raises:
         ModelError: the file is not one, or what it holds is no model.
     """
-    tensors, metadata = safetensors.read(data, source)
-    if metadata.get("format") != FORMAT:
-        raise ModelError(f"{source}: format {metadata.get('format')!r} is not {FORMAT!r}: not saved by adjoin.save")
+    tensors, metadata = _open(data, source)
+    if METADATA not in metadata:
+        raise ModelError(f"{source}: the safetensors file has no metadata {METADATA!r}: adjoin.save did not write it")
     try:
-        structure = json.loads(metadata.get("model", ""))
+        structure = json.loads(metadata[METADATA])
     except (ValueError, RecursionError):
-        raise ModelError(f"{source}: the structure is not JSON") from None
-    if not isinstance(structure, dict):
-        raise ModelError(f"{source}: the structure is not an object")
+        raise ModelError(f"{source}: the metadata {METADATA!r} is not JSON") from None
+    if not isinstance(structure, dict) or structure.get("format") != FORMAT:
+        raise ModelError(f"{source}: the metadata {METADATA!r} is not a model of format {FORMAT}")
     reader = _Columns(source, tensors, structure)
     exclusions = reader.value("exclusions", list)
     if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
@@ -106,6 +117,25 @@ def from_bytes(data: bytes, source: str) -> Model:
         )
     except ModelError as error:
         raise ModelError(f"{source}: {error}") from None
+
+
+def _open(data: bytes, source: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file."""
+    library = needed("safetensors", "save", "loading a saved model")
+    try:
+        entries = dict(library.deserialize(data))
+    except library.SafetensorError as error:
+        raise ModelError(f"{source}: not a valid safetensors file: {error}") from None
+    tensors: dict[str, np.ndarray] = {}
+    for name, entry in entries.items():
+        if entry["dtype"] not in _DTYPES:
+            raise ModelError(f"{source}: tensor {name!r} has dtype {entry['dtype']}; models have F64 and I64")
+        try:
+            tensors[name] = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        except ValueError:
+            raise ModelError(f"{source}: tensor {name!r} has a shape that no array can have") from None
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return tensors, header.get("__metadata__") or {}
 
 
 def _fields(record: type) -> list[tuple[str, Any]]:
