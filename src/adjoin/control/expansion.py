@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.compiler.ir.fold import FOLD
-from adjoin.compiler.ir.graph import Expr, binary, current_graph, unary
+from adjoin.compiler.ir.graph import Expr, current_graph
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
-from adjoin.compiler.ir.rewrite import copy_node
+from adjoin.compiler.ir.rewrite import rebuild_node
 from adjoin.compiler.ir.schedule import reachable
 from adjoin.compiler.runtime.function import Table
 from adjoin.compiler.runtime.operator import Kernel
@@ -31,7 +30,7 @@ from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Shapes, Values, flat
 from adjoin.simulation.simulator import Simulator
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import detach, select
+from adjoin.trace import detach
 
 Rows = list[list[Scalar]]
 STRAIGHT = ("revolute", "prismatic", "continuous", "fixed")
@@ -233,13 +232,7 @@ def folded(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]
     for node in reachable([x for target in program.targets for x in target]):
         if node in mapping:
             continue
-        arguments = [mapping[argument] for argument in node.args]
-        if node.op in FOLD:
-            mapping[node] = binary(node.op, *arguments) if len(arguments) == 2 else unary(node.op, *arguments)
-        elif node.op == "select":
-            mapping[node] = graph.lift(select(*arguments))
-        else:
-            mapping[node] = copy_node(node, arguments, graph)
+        mapping[node] = rebuild_node(node, [mapping[argument] for argument in node.args], graph)
     return [[mapping[x] for x in target] for target in program.targets]
 
 

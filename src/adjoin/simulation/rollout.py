@@ -16,9 +16,9 @@ import torch
 from adjoin.compiler.autodiff.implicit import guard
 from adjoin.compiler.ir.control_flow import Lookup, scan
 from adjoin.compiler.ir.graph import Expr, current_graph, uncollected
+from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import copy
-from adjoin.compiler.ir.scalar_math import select
 from adjoin.compiler.runtime.function import Table
 from adjoin.compiler.runtime.operator import Kernel, arrange, check_tensor
 from adjoin.errors import InputError

@@ -11,7 +11,8 @@ import torch
 from adjoin.collision import pairs as touching
 from adjoin.collision.terrain import KINDS, Heightfield
 from adjoin.compiler.ir.control_flow import Lookup
-from adjoin.compiler.ir.graph import TABLE, Graph, tracing
+from adjoin.compiler.ir.graph import Graph, tracing
+from adjoin.compiler.ir.kinds import TABLE
 from adjoin.compiler.ir.program import TensorSpec
 from adjoin.compiler.runtime.function import Function, Table
 from adjoin.compiler.runtime.operator import check_tensor

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from adjoin.compiler.autodiff.implicit import solutions
-from adjoin.compiler.autodiff.slopes import SLOPES, atan2_slopes, first_is_taken
 from adjoin.compiler.ir.control_flow import Body, close, finals, load, output_streams, store, zeros
 from adjoin.compiler.ir.control_flow import parameter as parameter_like
-from adjoin.compiler.ir.graph import ARRAY, FLOAT, Expr, Graph
-from adjoin.compiler.ir.rewrite import BARRIERS, active_nodes, copy_node, copy_rule, either, split_scan, substitute
-from adjoin.compiler.ir.scalar_math import select
+from adjoin.compiler.ir.graph import Expr, Graph
+from adjoin.compiler.ir.kinds import ARRAY, FLOAT
+from adjoin.compiler.ir.op import FLAT, OPS, Branch
+from adjoin.compiler.ir.ops import select
+from adjoin.compiler.ir.rewrite import active_nodes, copy_node, copy_rule, either, split_scan, substitute
 from adjoin.compiler.ir.schedule import reachable
 
 
@@ -58,27 +59,21 @@ def _tangent(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr]) 
     if node.kind != FLOAT or node.op == "get":
         return tangents.get(node)
     moved = [tangents.get(arg) for arg in node.args]
-    if all(tangent is None for tangent in moved) or node.op in BARRIERS:
+    if all(tangent is None for tangent in moved) or OPS[node.op].derivative is FLAT:
         return None
-    result = mapping[node]
-    args = [mapping[arg] for arg in node.args]
-    if node.op in SLOPES:
-        return moved[0] * SLOPES[node.op](result, args[0])  # pyright: ignore[reportOperatorIssue]
-    zero = result.graph.const(0.0)
-    if node.op == "select":
-        return select(args[0], either(moved[1], zero), either(moved[2], zero))
-    a, b = args
-    da, db = either(moved[0], zero), either(moved[1], zero)
-    if node.op in ("add", "sub"):
-        return da + db if node.op == "add" else da - db
-    if node.op == "mul":
-        return da * b + a * db
-    if node.op == "div":
-        return (da - result * db) / b
-    if node.op in ("min", "max"):
-        return select(first_is_taken(node, a, b), da, db)
-    slope_y, slope_x = atan2_slopes(a, b)
-    return da * slope_y + db * slope_x
+    partials = OPS[node.op].partials(mapping[node], *[mapping[arg] for arg in node.args])
+    if isinstance(partials, Branch):
+        zero = mapping[node].graph.const(0.0)
+        return select(partials.condition, either(moved[partials.taken], zero), either(moved[partials.other], zero))
+    total = None
+    for tangent, factors in zip(moved, partials, strict=True):
+        if tangent is None:
+            continue
+        subtracted = total is not None and isinstance(factors[-1], float) and factors[-1] == -1.0
+        for factor in factors[:-1] if subtracted else factors:
+            tangent = tangent * factor
+        total = tangent if total is None else total - tangent if subtracted else total + tangent
+    return total
 
 
 def _push_implicit(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr], graph: Graph) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjoin.compiler.ir.graph import TUPLE, Expr, current_graph
+from adjoin.compiler.ir.graph import Expr, current_graph
+from adjoin.compiler.ir.kinds import TUPLE
 from adjoin.errors import TraceError
 
 

@@ -5,18 +5,17 @@ runs the other way: the first one also streams out the carry at the start of eac
 recomputes the step and applies its adjoint. Only the carry is kept, never what a body computes on the way. The result
 is an ordinary graph, so that it can be differentiated again, in either mode.
 
-What is taken where a derivative does not exist stands in `slopes.py`. One convention, that a branch which a select does
+What is taken where a derivative does not exist stands in `ops.py`. One convention, that a branch which a select does
 not take gets exactly 0, has to survive the chain rule, where 0 times the infinite slope of that branch would be NaN. So
 for each cotangent that a select may have switched off, the condition under which it was not is kept (`masks`), and
 a product with something that may be infinite is switched off again by the same condition. That condition, unlike a
 comparison of the cotangent with 0, leaves the result linear in the cotangent, as second derivatives need.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from adjoin.compiler.autodiff.implicit import solutions
-from adjoin.compiler.autodiff.slopes import SLOPES, atan2_slopes, first_is_taken
 from adjoin.compiler.ir.control_flow import (
     Body,
     close,
@@ -30,9 +29,11 @@ from adjoin.compiler.ir.control_flow import (
     zeros,
 )
 from adjoin.compiler.ir.control_flow import parameter as parameter_like
-from adjoin.compiler.ir.graph import ARRAY, BOOL, FLOAT, INT, Expr, Graph
+from adjoin.compiler.ir.graph import Expr, Graph
+from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INT
+from adjoin.compiler.ir.op import OPS, Branch
+from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import active_nodes, copy, either, split_scan, substitute
-from adjoin.compiler.ir.scalar_math import select
 
 
 class _Pullback:
@@ -63,7 +64,7 @@ class _Pullback:
         product = cotangent * slope
         mask = self.masks.get(cotangent)
         if mask is not None and product.op != "const":
-            if isinstance(slope, Expr) and slope.risky:
+            if isinstance(slope, Expr) and slope.may_be_infinite:
                 product = select(mask, product, self.zero)
             self.masks[product] = mask
         return product
@@ -112,12 +113,25 @@ class _Pullback:
                 continue
             if node.op == "get":
                 self.results.setdefault(node.args[0], {})[node.data] = cotangent
-            elif node.op in RULES:
-                RULES[node.op](self, node, cotangent, *node.args)
+            else:
+                self.pointwise(node, cotangent)
         if self.stands:
             found = [node for node in wanted if node in self.cotangents]
             values = substitute([self.cotangents[node] for node in found], self.stands, self.graph)
             self.cotangents.update(zip(found, values, strict=True))
+
+    def pointwise(self, node: Expr, cotangent: Expr) -> None:
+        """An operation passes its cotangent to its arguments by its partial derivatives."""
+        partials = OPS[node.op].partials(node, *node.args)
+        if isinstance(partials, Branch):
+            self.add(node.args[partials.taken], self.gate(partials.condition, cotangent))
+            self.add(node.args[partials.other], self.gate(~partials.condition, cotangent))
+            return
+        for arg, factors in zip(node.args, partials, strict=True):
+            share = cotangent
+            for factor in factors:
+                share = self.times(share, factor)
+            self.add(arg, share)
 
     def implicit(self, node: Expr) -> None:
         """The residuals get -J⁻ᵀ of the cotangents; what stands for the solution is put in at the end."""
@@ -300,58 +314,3 @@ def pullback(graph: Graph, seeds: Sequence[tuple[Expr, Expr]], wanted: Sequence[
     pull = _Pullback(graph)
     pull.run(seeds, wanted)
     return [pull.cotangents.get(node) for node in wanted]
-
-
-def _select_rule(p: _Pullback, node: Expr, g: Expr, condition: Expr, a: Expr, b: Expr) -> None:
-    p.add(a, p.gate(condition, g))
-    p.add(b, p.gate(~condition, g))
-
-
-def _extremum_rule(p: _Pullback, node: Expr, g: Expr, a: Expr, b: Expr) -> None:
-    first = first_is_taken(node, a, b)
-    p.add(a, p.gate(first, g))
-    p.add(b, p.gate(~first, g))
-
-
-def _div_rule(p: _Pullback, node: Expr, g: Expr, a: Expr, b: Expr) -> None:
-    share = p.times(g, 1.0 / b)
-    p.add(a, share)
-    p.add(b, p.minus(p.times(share, node)))
-
-
-def _mul_rule(p: _Pullback, node: Expr, g: Expr, a: Expr, b: Expr) -> None:
-    p.add(a, p.times(g, b))
-    p.add(b, p.times(g, a))
-
-
-def _add_rule(p: _Pullback, node: Expr, g: Expr, a: Expr, b: Expr) -> None:
-    p.add(a, g)
-    p.add(b, g)
-
-
-def _sub_rule(p: _Pullback, node: Expr, g: Expr, a: Expr, b: Expr) -> None:
-    p.add(a, g)
-    p.add(b, p.minus(g))
-
-
-def _atan2_rule(p: _Pullback, node: Expr, g: Expr, y: Expr, x: Expr) -> None:
-    slope_y, slope_x = atan2_slopes(y, x)
-    p.add(y, p.times(g, slope_y))
-    p.add(x, p.times(g, slope_x))
-
-
-def _slope_rule(p: _Pullback, node: Expr, g: Expr, a: Expr) -> None:
-    p.add(a, p.times(g, SLOPES[node.op](node, a)))
-
-
-RULES: dict[str, Callable[..., None]] = {
-    "add": _add_rule,
-    "sub": _sub_rule,
-    "mul": _mul_rule,
-    "div": _div_rule,
-    "min": _extremum_rule,
-    "max": _extremum_rule,
-    "atan2": _atan2_rule,
-    "select": _select_rule,
-    **dict.fromkeys(SLOPES, _slope_rule),
-}

@@ -1,6 +1,7 @@
 """Facts about a plan that decide how it is rendered."""
 
-from adjoin.compiler.ir.graph import ARRAY, FLOAT, Expr
+from adjoin.compiler.ir.graph import Expr
+from adjoin.compiler.ir.kinds import ARRAY, FLOAT
 from adjoin.compiler.ir.schedule import Plan
 
 

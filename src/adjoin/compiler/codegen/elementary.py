@@ -116,7 +116,7 @@ def _horner(w: Writer, table: dict[int, tuple[float, ...]], z: str) -> str:
 
 def _at_most(w: Writer, x: str, bound: float) -> str:
     """The smaller of the two; NaN stays NaN."""
-    return w.select(w.compare("lt", w.const(bound), x), w.const(bound), x)
+    return w.select(w.lt(w.const(bound), x), w.const(bound), x)
 
 
 def _is_odd(w: Writer, k: str) -> str:
@@ -154,7 +154,7 @@ def _reduce(w: Writer, x: str) -> tuple[str, str, str]:
     of rounding x. Beyond, a float hardly tells quarter turns apart and the angle is taken as zero.
     """
     limit = w.const(2.0 ** (_MANTISSA[w.lane.bits] - 2))
-    x = w.select(w.compare("lt", w.abs(x), limit), x, w.sub(x, x))
+    x = w.select(w.lt(w.abs(x), limit), x, w.sub(x, x))
     quadrant, n = _nearest(w, x, float(1 / _HALF_PI))
     *exact, cut, last = (w.const(-piece) for piece in _QUARTER_TURN[w.lane.bits, w.lane.fma])
     before = x
@@ -206,7 +206,7 @@ def tan(w: Writer, x: str) -> str:
 def _arc_root(w: Writer, x: str) -> tuple[str, str, str]:
     """(whether |x| > 1/2, z, 2√z): there asin|x| = π/2 - 2 asin √z with z = (1 - |x|)/2; elsewhere z = x²."""
     magnitude = w.abs(x)
-    outer = w.compare("lt", w.const(0.5), magnitude)
+    outer = w.lt(w.const(0.5), magnitude)
     z = w.select(outer, w.fma(magnitude, w.const(-0.5), w.const(0.5)), w.mul(x, x))
     return outer, z, w.mul(w.sqrt(z), w.const(2.0))
 
@@ -239,7 +239,7 @@ def acos(w: Writer, x: str) -> str:
     """
     outer, z, root = _arc_root(w, x)
     half_pi = _HALF_PI_HEAD[w.lane.bits]
-    end = w.select(w.compare("lt", x, w.const(0.0)), w.const(2.0 * half_pi), w.const(0.0))
+    end = w.select(w.lt(x, w.const(0.0)), w.const(2.0 * half_pi), w.const(0.0))
     base = w.select(outer, end, w.const(half_pi))
     s = w.select(outer, w.copysign(root, x), w.neg(x))
     rest = _arc_rest(w, _ASIN, s, z, base)
@@ -253,11 +253,11 @@ def atan2(w: Writer, y: str, x: str) -> str:
     rounding the quotient is 1.
     """
     a, b = w.abs(y), w.abs(x)
-    steep = w.compare("lt", b, a)
+    steep = w.lt(b, a)
     smaller, larger = w.select(steep, b, a), w.select(steep, a, b)
     # Equal magnitudes may be 0/0, which is to give 0, or inf/inf, which is to give 1.
-    tie = w.select(w.compare("eq", larger, w.const(0.0)), w.const(0.0), w.const(1.0))
-    q = w.select(w.compare("eq", smaller, larger), tie, w.div(smaller, larger))
+    tie = w.select(w.eq(larger, w.const(0.0)), w.const(0.0), w.const(1.0))
+    q = w.select(w.eq(smaller, larger), tie, w.div(smaller, larger))
     x_sign = w.integer("and", w.to_bits(x), _sign_bit(w))
     q = _flip(w, q, w.integer("xor", x_sign, w.iselect(steep, _sign_bit(w), w.iconst(0))))
     half_pi = _HALF_PI_HEAD[w.lane.bits]
@@ -291,7 +291,7 @@ def exp(w: Writer, x: str) -> str:
     # At these bounds the result already rounds to 0 and overflows; past them the exponent would wrap.
     low, high = (-104.0, 89.0) if w.lane.bits == 32 else (-746.0, 710.0)
     x = _at_most(w, x, high)
-    x = w.select(w.compare("lt", x, w.const(low)), w.const(low), x)
+    x = w.select(w.lt(x, w.const(low)), w.const(low), x)
     k, p = _expm1_reduced(w, x, 2 * _BIAS[w.lane.bits])
     half = w.integer("lshr", k, w.iconst(1))
     y = w.mul(w.add(p, w.const(1.0)), _power(w, half))
@@ -306,7 +306,7 @@ def log(w: Writer, x: str) -> str:
     """
     mantissa, bias = _MANTISSA[w.lane.bits], _BIAS[w.lane.bits]
     lift = mantissa + 1
-    subnormal = w.compare("lt", x, w.const(2.0 ** (1 - bias)))
+    subnormal = w.lt(x, w.const(2.0 ** (1 - bias)))
     lifted = w.select(subnormal, w.mul(x, w.const(2.0**lift)), x)
     # Shifting the origin of the bits from 1 to √½ puts the exponent wanted in the exponent field.
     one, root = bias << mantissa, _ROOT_HALF_BITS[w.lane.bits]
@@ -323,9 +323,9 @@ def log(w: Writer, x: str) -> str:
     head, tail = _LN2_PIECES[w.lane.bits]
     small = w.fma(s, w.fma(z, _horner(w, _LOG, z), f), w.mul(e, w.const(-tail)))
     y = w.fma(e, w.const(head), w.sub(f, small))
-    y = w.select(w.compare("lt", x, w.const(math.inf)), y, x)
-    y = w.select(w.compare("lt", x, w.const(0.0)), w.const(math.nan), y)
-    return w.select(w.compare("eq", x, w.const(0.0)), w.const(-math.inf), y)
+    y = w.select(w.lt(x, w.const(math.inf)), y, x)
+    y = w.select(w.lt(x, w.const(0.0)), w.const(math.nan), y)
+    return w.select(w.eq(x, w.const(0.0)), w.const(-math.inf), y)
 
 
 def tanh(w: Writer, x: str) -> str:
@@ -341,7 +341,7 @@ def tanh(w: Writer, x: str) -> str:
     power = _power(w, k)
     denominator = w.fma(power, p, w.add(power, w.const(1.0)))
     far = w.sub(w.const(1.0), w.div(w.const(2.0), denominator))
-    return w.copysign(w.select(w.compare("lt", a, w.const(0.65)), near, far), x)
+    return w.copysign(w.select(w.lt(a, w.const(0.65)), near, far), x)
 
 
 def floor(w: Writer, x: str) -> str:
@@ -349,5 +349,11 @@ def floor(w: Writer, x: str) -> str:
     whole = w.const(2.0 ** _MANTISSA[w.lane.bits])
     a = w.abs(x)
     nearest = w.copysign(w.sub(w.add(a, whole), whole), x)
-    down = w.sub(nearest, w.select(w.compare("lt", x, nearest), w.const(1.0), w.const(0.0)))
-    return w.select(w.compare("lt", a, whole), down, x)
+    down = w.sub(nearest, w.select(w.lt(x, nearest), w.const(1.0), w.const(0.0)))
+    return w.select(w.lt(a, whole), down, x)
+
+
+def sign(w: Writer, x: str) -> str:
+    """-1, 0 or 1; zeros and NaN pass through."""
+    unit = w.copysign(w.const(1.0), x)
+    return w.select(w.lt(w.const(0.0), w.abs(x)), unit, x)

@@ -4,6 +4,7 @@ The two kernels differ only in their frame (a loop over blocks of environments, 
 how they reach memory (`memory.py`); everything between is the same walk over the plan.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from adjoin.compiler.codegen import elementary
@@ -12,7 +13,9 @@ from adjoin.compiler.codegen.layout import WARP, Layout
 from adjoin.compiler.codegen.spill import Parking, park
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Lane, Writer
-from adjoin.compiler.ir.graph import ARRAY, BOOL, INT, STREAM, Expr
+from adjoin.compiler.ir.graph import Expr
+from adjoin.compiler.ir.kinds import ARRAY, BOOL, INT, STREAM
+from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import Loop, Plan
 from adjoin.compiler.runtime.cpu.transpose import Rows
@@ -120,6 +123,17 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     return kernel.finish(head, shared, "attributes #0 = { nounwind }\n!0 = !{}", memory.offset)
 
 
+def lower(op: str) -> Callable[..., str]:
+    """What writes an operation on floats and conditions: a function of a writer, the node and the operands."""
+    entry = OPS[op].lower
+    if callable(entry):
+        return entry
+    assert isinstance(entry, str), op
+    if hasattr(Writer, entry):
+        return lambda w, node, *operands: getattr(w, entry)(*operands)
+    return lambda w, node, *operands: getattr(elementary, entry)(w, *operands)
+
+
 class _Kernel:
     """Walks a plan and writes its instructions."""
 
@@ -176,7 +190,7 @@ class _Kernel:
     def region(self, plan: Plan, values: dict[Expr, str], due: dict[int, list[tuple[int, int, int]]]) -> None:
         sums = fused(plan)
         skipped = {product for product, *_ in sums.values()}
-        pairs: dict[Expr, tuple[str, str]] = {}
+        together: dict[tuple[str, tuple[Expr, ...]], tuple[str, ...]] = {}
         complete = overwritten(plan)
         columns: dict[int, set[int]] = {}
         for node in plan.order:
@@ -201,11 +215,12 @@ class _Kernel:
             elif node.op == "input":
                 for other, operand in self.read_row(node, columns[node.data[0]]).items():
                     values.setdefault(other, operand)
-            elif node.op in ("sin", "cos"):
-                argument = node.args[0]
-                if argument not in pairs:
-                    pairs[argument] = elementary.sincos(self.w, values[argument])
-                values[node] = pairs[argument][node.op == "cos"]
+            elif isinstance(part := OPS[node.op].lower, tuple):
+                routine, place = part
+                if (routine, node.args) not in together:
+                    arguments = [values[arg] for arg in node.args]
+                    together[routine, node.args] = getattr(elementary, routine)(self.w, *arguments)
+                values[node] = together[routine, node.args][place]
             elif node.op == "scratch":
                 values[node] = self.storage.array(node.width)
                 if node not in complete:
@@ -283,36 +298,7 @@ class _Kernel:
             tensor, index = int(values[node.args[0]]), node.args[1]
             alike = index in self.uniform or w.lane.width == 1
             return self.memory.look_up(tensor, self.program.inputs[tensor], values[index], alike)
-        args = [values[arg] for arg in node.args]
-        if op in ("add", "sub", "mul", "div", "neg", "abs", "sqrt"):
-            return getattr(w, op)(*args)
-        if op in ("lt", "le", "eq", "ne"):
-            return w.compare(op, *args)
-        if op in ("and", "or"):
-            return w.logic(op, *args)
-        if op == "not":
-            return w.logic("xor", args[0], w.splat("i1", "true"))
-        if op == "select":
-            kind = w.lane.bool if node.kind == BOOL else w.lane.float
-            return w.emit(f"select {w.lane.bool} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
-        if op in ("min", "max"):
-            return self.extremum(node, *args)
-        if op == "sign":
-            # Zeros and NaN pass through.
-            unit = w.copysign(w.const(1.0), args[0])
-            return w.select(w.compare("lt", w.const(0.0), w.abs(args[0])), unit, args[0])
-        return getattr(elementary, op)(w, *args)
-
-    def extremum(self, node: Expr, a: str, b: str) -> str:
-        """The first form is one instruction and keeps a NaN in b; one in a needs a second look."""
-        w = self.w
-        if node.args[1].op == "const":
-            a, b = b, a
-        taken = w.compare("lt", a, b) if node.op == "min" else w.compare("lt", b, a)
-        result = w.select(taken, a, b)
-        if "const" in (node.args[0].op, node.args[1].op):
-            return result
-        return w.select(w.compare("ne", a, a), a, result)
+        return lower(op)(w, node, *[values[arg] for arg in node.args])
 
     # Integers: i32, one for all lanes where they cannot differ --------------------------------------------------------
 
@@ -335,16 +321,18 @@ class _Kernel:
         if node.op == "to_float":
             scalar = w.emit(f"sitofp {kind} {args[0]} to {lane.scalar if uniform else lane.float}")
             return self.spread(scalar, lane.scalar) if uniform else scalar
-        if node.kind == INT:
-            if uniform:
-                self.uniform.add(node)
-            if node.op in ("min", "max"):
-                suffix = kind if uniform else f"v{lane.width}i32"
-                return w.intrinsic(f"llvm.s{node.op}.{suffix}", kind, (kind, args[0]), (kind, args[1]))
-            return w.emit(f"{node.op} {kind} {args[0]}, {args[1]}")
-        relation = {"lt": "slt", "le": "sle", "eq": "eq", "ne": "ne"}[node.op]
-        result = w.emit(f"icmp {relation} {kind} {args[0]}, {args[1]}")
-        return self.spread(result, "i1") if uniform else result
+        if node.op == "select":
+            return w.select(values[node.args[0]], args[1], args[2], INT)
+        instruction = OPS[node.op].integer
+        assert instruction is not None, node.op
+        if instruction.startswith("llvm."):
+            suffix = kind if uniform else f"v{lane.width}i32"
+            result = w.intrinsic(f"{instruction}.{suffix}", kind, (kind, args[0]), (kind, args[1]))
+        else:
+            result = w.emit(f"{instruction} {kind} {args[0]}, {args[1]}")
+        if uniform and node.kind == INT:
+            self.uniform.add(node)
+        return self.spread(result, "i1") if uniform and node.kind == BOOL else result
 
     def spread(self, operand: str, scalar: str = "i32") -> str:
         """One value, in every lane."""
@@ -442,7 +430,7 @@ class _Kernel:
         w, body = self.w, loop.body
         initial, captured, _, _ = loop.arguments(node)
         label, before = w.name()[1:], w.block
-        w.line(f"  br i1 {w.anywhere(values[captured[loop.where or 0]])}, label %{label}, label %{label}.e")
+        w.line(f"  br i1 {w.any_lane(values[captured[loop.where or 0]])}, label %{label}, label %{label}.e")
         w.label(label)
         first = {i: values[value] for i, value in zip(loop.carry, initial, strict=True)}
         inside = {body.carry[i]: operand for i, operand in first.items()}

@@ -9,7 +9,8 @@ import heapq
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
-from adjoin.compiler.ir.graph import FLOAT, Expr
+from adjoin.compiler.ir.graph import Expr
+from adjoin.compiler.ir.kinds import FLOAT
 
 
 @dataclass(eq=False)

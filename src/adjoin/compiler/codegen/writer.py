@@ -1,12 +1,14 @@
 """A writer of LLVM IR text for one lane type: a scalar, or a SIMD vector with one environment a lane.
 
 Every method appends an instruction and returns the operand that names its result. Nothing here knows of graphs;
-`elementary.py` writes sin, exp, ... with it and `llvm.py` whole kernels. No fast-math flag is ever set and a fused
+`elementary.py` writes sin, exp, ... with it and `renderer.py` whole kernels. No fast-math flag is ever set and a fused
 multiply-add is asked for by name, so a lane's bits do not depend on the width of the vector it runs in.
 """
 
 import struct
 from dataclasses import dataclass
+
+from adjoin.compiler.ir.kinds import BOOL, FLOAT, INT
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,10 @@ class Lane:
     def bool(self) -> str:
         """LLVM type of a comparison."""
         return self.vector("i1")
+
+    def type_of(self, kind: str) -> str:
+        """LLVM type of a value of a graph that differs between lanes."""
+        return {FLOAT: self.float, BOOL: self.bool, INT: self.vector("i32")}[kind]
 
     @property
     def suffix(self) -> str:
@@ -102,7 +108,7 @@ class Writer:
         """A constant operand equal in every lane."""
         return literal if self.lane.width == 1 else f"splat ({scalar} {literal})"
 
-    def anywhere(self, condition: str) -> str:
+    def any_lane(self, condition: str) -> str:
         """Whether a condition holds in any lane, as an i1."""
         if self.lane.width == 1:
             return condition
@@ -159,20 +165,40 @@ class Writer:
         kind = self.lane.float
         return self.intrinsic(f"llvm.copysign.{self.lane.suffix}", kind, (kind, magnitude), (kind, sign))
 
-    # Comparisons: false where an operand is NaN, but for `ne` ---------------------------------------------------
+    # Conditions: comparisons are false where an operand is NaN, but for `ne` --------------------------------------
 
-    def compare(self, relation: str, a: str, b: str) -> str:
-        """Compare floats; relation is lt, le, eq or ne."""
-        return self.emit(f"fcmp {'une' if relation == 'ne' else 'o' + relation} {self.lane.float} {a}, {b}")
+    def lt(self, a: str, b: str) -> str:
+        """a < b."""
+        return self.emit(f"fcmp olt {self.lane.float} {a}, {b}")
 
-    def select(self, condition: str, a: str, b: str) -> str:
-        """Take a where the condition holds, else b."""
-        kind = self.lane.float
-        return self.emit(f"select {self.lane.bool} {condition}, {kind} {a}, {kind} {b}")
+    def le(self, a: str, b: str) -> str:
+        """a <= b."""
+        return self.emit(f"fcmp ole {self.lane.float} {a}, {b}")
 
-    def logic(self, operation: str, a: str, b: str) -> str:
-        """Combine conditions; operation is and, or, xor."""
-        return self.emit(f"{operation} {self.lane.bool} {a}, {b}")
+    def eq(self, a: str, b: str) -> str:
+        """a == b."""
+        return self.emit(f"fcmp oeq {self.lane.float} {a}, {b}")
+
+    def ne(self, a: str, b: str) -> str:
+        """a != b."""
+        return self.emit(f"fcmp une {self.lane.float} {a}, {b}")
+
+    def logical_and(self, a: str, b: str) -> str:
+        """Whether both conditions hold."""
+        return self.emit(f"and {self.lane.bool} {a}, {b}")
+
+    def logical_or(self, a: str, b: str) -> str:
+        """Whether one of two conditions holds."""
+        return self.emit(f"or {self.lane.bool} {a}, {b}")
+
+    def logical_not(self, a: str) -> str:
+        """Whether a condition does not hold."""
+        return self.emit(f"xor {self.lane.bool} {a}, {self.splat('i1', 'true')}")
+
+    def select(self, condition: str, a: str, b: str, kind: str = FLOAT) -> str:
+        """Take a where the condition holds, else b; both are floats, or of the kind given."""
+        llvm = self.lane.type_of(kind)
+        return self.emit(f"select {self.lane.bool} {condition}, {llvm} {a}, {llvm} {b}")
 
     # Integers of the float's size, for exponents and bits -------------------------------------------------------
 

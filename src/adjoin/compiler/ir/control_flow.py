@@ -14,21 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoin.compiler.ir import pytree as tree
-from adjoin.compiler.ir.graph import (
-    ARRAY,
-    BOOL,
-    FLOAT,
-    INT,
-    STREAM,
-    TUPLE,
-    Expr,
-    Graph,
-    binary,
-    current_graph,
-    to_index,
-    tracing,
-)
-from adjoin.compiler.ir.scalar_math import select
+from adjoin.compiler.ir.graph import Expr, Graph, apply, current_graph, to_index, tracing
+from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE
+from adjoin.compiler.ir.ops import select
 from adjoin.errors import TraceError
 
 LARGEST = 4096  # elements of a scratch array: it lies on the stack of a CPU thread, or in the local memory of a GPU's
@@ -134,7 +122,7 @@ class Lookup:
         place = graph.integer(0)
         for size, value in zip(self.shape, indices, strict=True):
             lifted = graph.integer(value) if isinstance(value, int) else to_index(graph.lift(value))
-            inside = binary("min", binary("max", lifted, graph.integer(0)), graph.integer(size - 1))
+            inside = apply("min", apply("max", lifted, graph.integer(0)), graph.integer(size - 1))
             place = place * graph.integer(size) + inside
         return graph.node("lookup", (graph.lift(self.table), place))
 

@@ -11,24 +11,19 @@ scalars of its parents freely; each becomes a *capture*, an argument of the loop
 import gc
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Union
 
 import numpy as np
 import torch
 
-from adjoin.compiler.ir.fold import FOLD, SIMPLIFY
+from adjoin.compiler.ir import ops, simplify
+from adjoin.compiler.ir.kinds import BOOL, FLOAT, INT
+from adjoin.compiler.ir.op import OPS, Traced
 from adjoin.errors import TraceError
 
 Scalar = Union["Expr", float, torch.Tensor]
-
-FLOAT, BOOL, INT, ARRAY, STREAM, TUPLE = "float", "bool", "int", "array", "stream", "tuple"
-TABLE = "table"
-
-COMMUTATIVE = frozenset(("add", "mul", "eq", "ne", "and", "or"))
-RISKY = frozenset(("div", "sqrt", "tan", "asin", "acos", "exp", "log", "param", "get", "load"))
-BOOLEAN = frozenset(("lt", "le", "eq", "ne", "and", "or", "not"))
 
 
 class Graph:
@@ -55,10 +50,10 @@ class Graph:
     def node(self, op: str, args: tuple["Expr", ...], data: Any = None, kind: str = FLOAT) -> "Expr":
         """The node with this operation and arguments: an existing one, or a new one."""
         key = (op, data, *[arg.index for arg in args])
-        found = self._interned.get(key)
-        if found is None:
-            found = self._interned[key] = self.fresh(op, args, data, kind)
-        return found
+        node = self._interned.get(key)
+        if node is None:
+            node = self._interned[key] = self.fresh(op, args, data, kind)
+        return node
 
     def find(self, op: str, args: tuple["Expr", ...], data: Any = None) -> "Expr | None":
         """The node with this operation and arguments, if it was made before."""
@@ -112,11 +107,11 @@ class Graph:
                 "two traced functions were mixed, or a value left its loop body without being returned from it"
             )
         outer = value if value.graph is self.parent else self.parent.capture(value)
-        found = self.captures.get(outer)
-        if found is None:
-            found = self.captures[outer] = self.fresh("param", (), ("capture", outer.data), outer.kind)
-            found.width = outer.width
-        return found
+        parameter = self.captures.get(outer)
+        if parameter is None:
+            parameter = self.captures[outer] = self.fresh("param", (), ("capture", outer.data), outer.kind)
+            parameter.width = outer.width
+        return parameter
 
 
 _tracing = threading.local()
@@ -153,7 +148,7 @@ def current_graph() -> Graph:
     return graph
 
 
-class Expr:
+class Expr(Traced):
     """One traced value. Use it like a float; it cannot be the condition of a Python `if`.
 
     Attributes:
@@ -163,10 +158,10 @@ class Expr:
         kind: float, bool, int, array, stream or tuple.
         index: its place in its graph.
         width: elements of an array or of one step of a stream.
-        risky: may be infinite or NaN although every input is finite, as far as a look at the operations tells.
+        may_be_infinite: infinite or NaN although every input is finite, as far as a look at the operations tells.
     """
 
-    __slots__ = ("args", "data", "graph", "index", "kind", "op", "risky", "width")
+    __slots__ = ("args", "data", "graph", "index", "kind", "may_be_infinite", "op", "width")
 
     def __init__(self, graph: Graph, op: str, args: tuple["Expr", ...], data: Any, kind: str, index: int):
         self.graph = graph
@@ -176,7 +171,7 @@ class Expr:
         self.kind = kind
         self.index = index
         self.width = 1
-        self.risky = op in RISKY or any(arg.risky for arg in args)
+        self.may_be_infinite = OPS[op].may_be_infinite or any(arg.may_be_infinite for arg in args)
 
     @property
     def value(self) -> Any:
@@ -222,9 +217,9 @@ class Expr:
                 f"x ** y is traced for a number y only, got {type(exponent).__name__}: use exp(y * log(x))"
             )
         if exponent == 0.5:
-            return self.sqrt()
+            return ops.sqrt(self)
         if exponent != int(exponent):
-            return (self.log() * exponent).exp()
+            return ops.exp(ops.log(self) * exponent)
         power, result = int(abs(exponent)), None
         square = self
         while power:
@@ -265,51 +260,9 @@ class Expr:
     def __invert__(self) -> "Expr":
         return unary("not", self)
 
-    # numpy calls these methods for np.sin(object_array) and the like.
-
-    def sqrt(self) -> "Expr":
-        """Square root."""
-        return unary("sqrt", self)
-
-    def sin(self) -> "Expr":
-        """Sine."""
-        return unary("sin", self)
-
-    def cos(self) -> "Expr":
-        """Cosine."""
-        return unary("cos", self)
-
-    def tan(self) -> "Expr":
-        """Tangent."""
-        return unary("tan", self)
-
-    def arcsin(self) -> "Expr":
-        """Inverse sine."""
-        return unary("asin", self)
-
-    def arccos(self) -> "Expr":
-        """Inverse cosine."""
-        return unary("acos", self)
-
-    def arctan2(self, x: Any) -> "Expr":
-        """Angle of the point (x, self)."""
-        return binary("atan2", self, x)
-
-    def exp(self) -> "Expr":
-        """Exponential."""
-        return unary("exp", self)
-
-    def log(self) -> "Expr":
-        """Natural logarithm."""
-        return unary("log", self)
-
-    def tanh(self) -> "Expr":
-        """Hyperbolic tangent."""
-        return unary("tanh", self)
-
-    def floor(self) -> "Expr":
-        """Largest whole number not above."""
-        return unary("floor", self)
+    def apply(self, op: str, args: tuple[Any, ...]) -> "Expr":
+        """The result of an operation on this value and others."""
+        return apply(op, *args)
 
     def conjugate(self) -> "Expr":
         """Itself: every traced scalar is real."""
@@ -335,16 +288,43 @@ class Expr:
         return f"<{self.kind} {self.op} #{self.index}>"
 
 
-# Building nodes: rules that make the graph smaller ------------------------------------------------------------------
+def _method(op: str) -> Callable[..., Expr]:
+    return lambda *args: args[0].apply(op, args)
 
 
-def _home(a: Any, b: Any) -> Graph:
-    """The graph in which an operation on both belongs: the innermost."""
+for _op in OPS.values():
+    if _op.numpy is not None:
+        setattr(Expr, _op.numpy, _method(_op.name))  # numpy calls it for np.sin(object_array) and the like
+
+
+# Building nodes -------------------------------------------------------------------------------------------------------
+
+
+def apply(op: str, *args: Any) -> Expr:
+    """The node of an operation on values of which at least one is traced, or something simpler."""
+    return (unary, binary, choose)[len(args) - 1](op, *args)
+
+
+def _innermost(a: Any, b: Any) -> Graph:
+    """The graph in which an operation on both belongs."""
     if isinstance(a, Expr):
-        if isinstance(b, Expr) and b.graph.depth > a.graph.depth:
-            return b.graph
-        return a.graph
+        return b.graph if isinstance(b, Expr) and b.graph.depth > a.graph.depth else a.graph
     return b.graph
+
+
+def unary(op: str, a: Any) -> Expr:
+    """The node of an operation on one value, or something simpler."""
+    entry, graph = OPS[op], a.graph
+    if a.kind != entry.kind:
+        if a.kind == INT and op == "neg":
+            return graph.integer(0) - a
+        if a.kind != INT or entry.kind != FLOAT:
+            raise TraceError(f"'{op}' got a {a.kind} value")
+        a = to_float(a)
+    if a.op == "boolean" or a.op == "const":
+        return _constant(graph, entry.fold(a.value), entry.result)
+    simpler = None if entry.simplify is None else entry.simplify(a)
+    return graph.node(op, (a,), None, entry.result) if simpler is None else simpler
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
@@ -352,73 +332,55 @@ def binary(op: str, a: Any, b: Any) -> Expr:
     for operand in (a, b):
         if not isinstance(operand, (Expr, float, int, np.floating, np.integer, np.bool_)):
             if isinstance(operand, (torch.Tensor, str)) or operand is None:
-                _home(a, b).lift(operand)  # raises, with the reason
+                _innermost(a, b).lift(operand)  # raises, with the reason
             return NotImplemented
-    graph = _home(a, b)
+    graph = _innermost(a, b)
     if type(a) is not Expr or a.graph is not graph:
         a = graph.integer(a) if isinstance(a, int) and not isinstance(a, bool) and b.kind == INT else graph.lift(a)
     if type(b) is not Expr or b.graph is not graph:
         b = graph.integer(b) if isinstance(b, int) and not isinstance(b, bool) and a.kind == INT else graph.lift(b)
     if a.kind != b.kind and INT in (a.kind, b.kind):
         a, b = to_float(a), to_float(b)
-    if a.kind != (BOOL if op in ("and", "or") else a.kind) or a.kind != b.kind or a.kind not in (FLOAT, INT, BOOL):
+    entry = OPS[op]
+    if a.kind == b.kind == INT:
+        if entry.integer is None:
+            raise TraceError(f"'{op}' is not defined on integers; convert with to_float()")
+        if a.op == "integer" and b.op == "integer":
+            return _constant(graph, entry.fold(a.data, b.data), entry.result if entry.result == BOOL else INT)
+        return graph.node(op, (a, b), None, entry.result if entry.result == BOOL else INT)
+    if a.kind != entry.kind or b.kind != entry.kind:
         raise TraceError(f"'{op}' got a {a.kind} and a {b.kind} value")
-    if a.kind == INT:
-        return _integer(op, graph, a, b)
-    if a.kind == BOOL:
-        return _logic(op, graph, a, b)
     if a.op == "const" and b.op == "const":
-        value = FOLD[op](a.value, b.value)
-        return graph.boolean(value) if op in BOOLEAN else graph.const(value)
-    simpler = SIMPLIFY[op](graph, a, b) if op in SIMPLIFY else None
+        return _constant(graph, entry.fold(a.value, b.value), entry.result)
+    simpler = None if entry.simplify is None else entry.simplify(a, b)
     if simpler is not None:
         return simpler
-    if op in COMMUTATIVE and a.index > b.index:
+    if entry.commutative and a.index > b.index:
         a, b = b, a
-    return graph.node(op, (a, b), None, BOOL if op in BOOLEAN else FLOAT)
+    return graph.node(op, (a, b), None, entry.result)
 
 
-def _integer(op: str, graph: Graph, a: Expr, b: Expr) -> Expr:
-    if op not in ("add", "sub", "mul", "lt", "le", "eq", "ne", "min", "max"):
-        raise TraceError(f"'{op}' is not defined on integers; convert with to_float()")
-    if a.op == "integer" and b.op == "integer":
-        value = FOLD[op](a.data, b.data)
-        return graph.boolean(value) if op in BOOLEAN else graph.integer(value)
-    return graph.node(op, (a, b), None, BOOL if op in BOOLEAN else INT)
+def choose(op: str, condition: Expr, a: Any, b: Any) -> Expr:
+    """The node of a select, or something simpler."""
+    graph = condition.graph
+    for branch in (a, b):
+        if isinstance(branch, Expr) and branch.graph.depth > graph.depth:
+            graph = branch.graph
+    condition, a, b = graph.lift(condition), graph.lift(a), graph.lift(b)
+    if condition.kind != BOOL or a.kind != b.kind or a.kind not in (FLOAT, BOOL, INT):
+        raise TraceError(f"select(condition, a, b) got a {condition.kind}, a {a.kind} and a {b.kind} value")
+    simpler = simplify.select(condition, a, b)
+    if simpler is not None:
+        return simpler
+    if condition.op == "not":
+        condition, a, b = condition.args[0], b, a
+    return graph.node(op, (condition, a, b), None, a.kind)
 
 
-def _logic(op: str, graph: Graph, a: Expr, b: Expr) -> Expr:
-    if op not in ("and", "or"):
-        raise TraceError(f"'{op}' is not defined on conditions")
-    for this, other in ((a, b), (b, a)):
-        if this.op == "boolean":
-            return other if this.data == (op == "and") else this
-    if a is b:
-        return a
-    return graph.node(op, (a, b) if a.index < b.index else (b, a), None, BOOL)
-
-
-def unary(op: str, a: Expr) -> Expr:
-    """The node of an operation on one value, or something simpler."""
-    graph = a.graph
-    if a.kind != (BOOL if op == "not" else FLOAT):
-        if a.kind == INT and op == "neg":
-            return graph.integer(0) - a
-        if a.kind == INT and op != "not":
-            a = to_float(a)
-        else:
-            raise TraceError(f"'{op}' got a {a.kind} value")
-    if a.op == "boolean":
-        return graph.boolean(not a.data)
-    if a.op == "const":
-        return graph.const(FOLD[op](a.value))
-    if op in ("neg", "not") and a.op == op:
-        return a.args[0]
-    if op == "neg" and a.op == "sub":
-        return a.args[1] - a.args[0]
-    if op == "abs" and a.op in ("neg", "abs"):
-        a = a.args[0]
-    return graph.node(op, (a,), None, BOOL if op == "not" else FLOAT)
+def _constant(graph: Graph, value: Any, kind: str) -> Expr:
+    if kind == BOOL:
+        return graph.boolean(value)
+    return graph.integer(value) if kind == INT else graph.const(value)
 
 
 def to_float(value: Expr) -> Expr:

@@ -13,13 +13,13 @@ import numpy as np
 from adjoin.compiler.autodiff.forward import pushforward
 from adjoin.compiler.autodiff.reverse import pullback
 from adjoin.compiler.ir.control_flow import Lookup, Scratch, Stream
-from adjoin.compiler.ir.graph import BOOL, INT, STREAM, TABLE, Expr, Graph, tracing
+from adjoin.compiler.ir.graph import Expr, Graph, tracing
+from adjoin.compiler.ir.kinds import BOOL, INT, STREAM, TABLE
+from adjoin.compiler.ir.op import OPS
+from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import copy, has_rules
-from adjoin.compiler.ir.scalar_math import select
 from adjoin.compiler.ir.schedule import Loop, Plan, make_plan, reachable
 from adjoin.errors import TraceError
-
-FUNCTIONS = frozenset(("sin", "cos", "tan", "asin", "acos", "atan2", "exp", "log", "tanh"))
 
 
 @dataclass(frozen=True)
@@ -369,7 +369,7 @@ def _describe_ruled(targets: Sequence[Expr], numbers: dict[Expr, int], text: lis
 
 
 def _work(plan: Plan) -> int:
-    total = sum(25 if node.op in FUNCTIONS else 1 for node in plan.order)
+    total = sum(OPS[node.op].cost for node in plan.order)
     for loop in plan.loops.values():
         total += _work(loop.plan) * (loop.body.length if isinstance(loop.body.length, int) else 100)
     return total

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from adjoin.compiler.autodiff.implicit import Rule
 from adjoin.compiler.ir.control_flow import Body, close, load, store, zeros
 from adjoin.compiler.ir.control_flow import parameter as parameter_like
-from adjoin.compiler.ir.fold import FOLD
-from adjoin.compiler.ir.graph import BOOL, INT, TABLE, TUPLE, Expr, Graph, binary, unary
-from adjoin.compiler.ir.scalar_math import select
+from adjoin.compiler.ir.graph import Expr, Graph, apply
+from adjoin.compiler.ir.kinds import BOOL, INT, TABLE, TUPLE
+from adjoin.compiler.ir.op import FLAT, OPS
 from adjoin.compiler.ir.schedule import reachable
-
-BARRIERS = frozenset(("sign", "floor", "to_index", "to_float", "lookup"))  # no derivative passes
 
 
 def copy(
@@ -57,11 +55,13 @@ def substitute(targets: Sequence[Expr], mapping: dict[Expr, Expr], graph: Graph)
         args = [mapping.get(arg, arg) for arg in node.args]
         if all(new is old for new, old in zip(args, node.args, strict=True)):
             continue
-        if node.op in FOLD:
-            mapping[node] = binary(node.op, *args) if len(args) == 2 else unary(node.op, *args)
-        else:
-            mapping[node] = select(*args) if node.op == "select" else copy_node(node, args, graph)
+        mapping[node] = rebuild_node(node, args, graph)
     return [mapping.get(target, target) for target in targets]
+
+
+def rebuild_node(node: Expr, args: list[Expr], graph: Graph) -> Expr:
+    """Write one node again with these arguments, folding and simplifying what they decide."""
+    return copy_node(node, args, graph) if OPS[node.op].is_construct else apply(node.op, *args)
 
 
 def has_rules(targets: Sequence[Expr]) -> bool:
@@ -127,7 +127,7 @@ def active_nodes(nodes: Sequence[Expr], sources: set[Expr]) -> set[Expr]:
     """Those of the nodes, in the order in which they were made, that depend smoothly on the sources."""
     active = set(sources)
     for node in nodes:
-        if node in active or node.kind in (BOOL, INT, TABLE) or node.op in BARRIERS:
+        if node in active or node.kind in (BOOL, INT, TABLE) or OPS[node.op].derivative is FLAT:
             continue
         if node.op == "get":
             body = node.args[0].data

@@ -8,40 +8,11 @@ from typing import Any
 
 import torch
 
-from adjoin.compiler.ir.graph import INT, Expr
+from adjoin.compiler.ir.graph import Expr
+from adjoin.compiler.ir.kinds import INT
+from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import Loop, Plan
-
-_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "min": torch.minimum,
-    "max": torch.maximum,
-    "atan2": torch.atan2,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "not": lambda a: ~a,
-    "neg": lambda a: -a,
-    "abs": torch.abs,
-    "sign": lambda a: torch.where(a.isnan(), a, torch.sign(a)),
-    "sqrt": torch.sqrt,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tan": torch.tan,
-    "asin": torch.asin,
-    "acos": torch.acos,
-    "exp": torch.exp,
-    "log": torch.log,
-    "tanh": torch.tanh,
-    "floor": torch.floor,
-    "select": torch.where,
-}
 
 
 def interpret(
@@ -88,40 +59,19 @@ class _Machine:
                 self.values[node] = self.evaluate(node, plan)
 
     def evaluate(self, node: Expr, plan: Plan) -> Any:
-        if node.op == "const":
-            return self.like.new_full((1,), node.value)
-        if node.op == "boolean":
-            return torch.full((1,), node.data, dtype=torch.bool, device=self.like.device)
-        if node.op == "integer":
-            return node.data
-        if node.op == "length":
-            return self.integers[node.data]
         if node.op == "scan":
             return self.scan(node, plan.loops[node])
-        if node.op == "scratch":
-            return [self.like.new_zeros((1,))] * node.width
         args = [self.values[arg] for arg in node.args[:3]]
-        if node.op == "get":
-            return args[0][node.data]
-        if node.op == "to_float":
-            return (
-                args[0].to(self.like.dtype) if isinstance(args[0], torch.Tensor) else self.like.new_full((1,), args[0])
-            )
-        if node.op == "to_index":
-            return torch.nan_to_num(args[0], nan=0.0).clamp(-(2.0**30), 2.0**30).to(torch.int64)
-        if node.op == "load":
-            return _load(args[0], args[1])
-        if node.op == "lookup":
-            return _look_up(args[0], args[1])
-        if node.op == "store":
-            return _store(args[0], args[1], args[2])
+        if node.op in CONSTRUCTS:
+            return CONSTRUCTS[node.op](self, node, *args)
+        op = OPS[node.op]
         if node.kind == INT and not any(isinstance(arg, torch.Tensor) for arg in args):
-            return {"min": min, "max": max}.get(node.op, _OPERATIONS[node.op])(*args)
-        if node.args[0].kind == INT:
-            args = [
-                arg if isinstance(arg, torch.Tensor) else torch.tensor([arg], device=self.like.device) for arg in args
-            ]
-        return _OPERATIONS[node.op](*args)
+            return op.fold(*args)
+        return op.reference(*[self.tensor(arg) for arg in args])
+
+    def tensor(self, value: Any) -> torch.Tensor:
+        """An integer that does not differ between environments, beside values that do."""
+        return value if isinstance(value, torch.Tensor) else torch.tensor([value], device=self.like.device)
 
     def scan(self, node: Expr, loop: Loop) -> dict[int, Any]:
         body = loop.body
@@ -159,24 +109,51 @@ class _Machine:
         return torch.stack([value.expand(self.batch) for value in values], -1)
 
 
-def _look_up(table: torch.Tensor, index: Any) -> torch.Tensor:
+def _to_float(machine: _Machine, node: Expr, value: Any) -> torch.Tensor:
+    like = machine.like
+    return value.to(like.dtype) if isinstance(value, torch.Tensor) else like.new_full((1,), value)
+
+
+def _to_index(machine: _Machine, node: Expr, value: torch.Tensor) -> torch.Tensor:
+    return torch.nan_to_num(value, nan=0.0).clamp(-(2.0**30), 2.0**30).to(torch.int64)
+
+
+def _look_up(machine: _Machine, node: Expr, table: torch.Tensor, index: Any) -> torch.Tensor:
     if not isinstance(index, torch.Tensor):
         return table[:, index]
     rows = max(len(table), len(index))
     return table.expand(rows, -1).gather(1, index.expand(rows)[:, None])[:, 0]
 
 
-def _load(array: list[torch.Tensor], index: Any) -> torch.Tensor:
+def _load(machine: _Machine, node: Expr, array: list[torch.Tensor], index: Any) -> torch.Tensor:
     if not isinstance(index, torch.Tensor):
         return array[min(max(index, 0), len(array) - 1)]
     rows = torch.stack(torch.broadcast_tensors(*array, index.to(array[0].dtype))[:-1])
     return rows.gather(0, index.clamp(0, len(array) - 1).expand(rows.shape[1:])[None])[0]
 
 
-def _store(array: list[torch.Tensor], index: Any, value: torch.Tensor) -> list[torch.Tensor]:
+def _store(
+    machine: _Machine, node: Expr, array: list[torch.Tensor], index: Any, value: torch.Tensor
+) -> list[torch.Tensor]:
     array = list(array)
     if not isinstance(index, torch.Tensor):
         array[min(max(index, 0), len(array) - 1)] = value
         return array
     index = index.clamp(0, len(array) - 1)
     return [torch.where(index == i, value, element) for i, element in enumerate(array)]
+
+
+CONSTRUCTS: dict[str, Callable[..., Any]] = {
+    "const": lambda machine, node: machine.like.new_full((1,), node.value),
+    "boolean": lambda machine, node: torch.full((1,), node.data, dtype=torch.bool, device=machine.like.device),
+    "integer": lambda machine, node: node.data,
+    "length": lambda machine, node: machine.integers[node.data],
+    "scratch": lambda machine, node: [machine.like.new_zeros((1,))] * node.width,
+    "get": lambda machine, node, results: results[node.data],
+    "to_float": _to_float,
+    "to_index": _to_index,
+    "lookup": _look_up,
+    "load": _load,
+    "store": _store,
+}
+"""What the constructs of a graph mean; inputs and parameters have values from the start, and scans run their body."""
