@@ -29,7 +29,7 @@ class Pinocchio:
         for name in list(self.pin.names)[1:]:
             joint, at = ours[name]
             columns = list(range(at.q, at.q + joint.nq))
-            self.q_order += [*columns[:3], *columns[4:], columns[3]] if joint.kind == "free" else columns
+            self.q_order += [*columns[:-4], *columns[-3:], columns[-4]] if joint.type.has_quaternion else columns
             self.v_order += range(at.v, at.v + joint.nv)
         assert (self.pin.nq, self.pin.nv) == (model.nq, model.nv)
         self.pin.armature = model.parameters(dtype=torch.float64)["armature"].numpy()[self.v_order]

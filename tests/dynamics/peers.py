@@ -8,7 +8,7 @@ import pinocchio
 import torch
 
 import adjoin
-from adjoin.model.motion import plane_axes
+from adjoin.model.joint_types.planar import plane_axes
 from adjoin.model.parts import WORLD
 
 ROBOTS = adjoin.robots.names()

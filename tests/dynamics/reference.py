@@ -12,7 +12,6 @@ from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.rnea import bias_forces_of, gravity_forces_of, rnea_of
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
-from adjoin.model.joint import NQ, NV
 from adjoin.model.parts import WORLD
 
 CORE = {
@@ -42,15 +41,15 @@ class Reference:
         self.ratios = np.zeros((self.peer.model.nv, model.nv))
         row = 0
         for joint, at in zip(model.joints, model.coordinates, strict=True):
-            for k in range(NV[joint.kind]):
+            for k in range(joint.type.nv):
                 self.ratios[row, at.v + k] = at.multiplier
                 row += 1
 
     def q(self, q):
         """Our configuration as Pinocchio writes it."""
         free = []
-        for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
-            free += [at.multiplier * float(x) + at.offset for x in q[at.q : at.q + NQ[joint.kind]]]
+        for at in self.model.coordinates:
+            free += [at.multiplier * float(x) + at.offset for x in q[at.q_slice]]
         return self.peer.q(free)
 
     def place(self, q, frame):

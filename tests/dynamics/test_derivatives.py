@@ -14,9 +14,8 @@ from small import chain, tree
 import adjoin
 from adjoin.dynamics.call import compute
 from adjoin.dynamics.derivatives import aba_derivatives, rnea_derivatives
-from adjoin.dynamics.springs import difference_slopes
 from adjoin.errors import InputError
-from adjoin.model.manifold import difference_joint, integrate_joint
+from adjoin.model.joint_types import JOINT_TYPES
 
 REFERENCES = ("local", "world", "local_world_aligned")
 BOTH = ["rnea_derivatives", "aba_derivatives"]
@@ -177,7 +176,7 @@ def test_zeros_of_the_tree_are_exact():
 @pytest.mark.parametrize("stretched", [True, False])
 @pytest.mark.parametrize("kind", ["revolute", "continuous", "ball", "planar", "free"])
 def test_slopes_of_the_difference_by_finite_differences(kind, stretched):
-    model = chain(kind)
+    model, of_kind = chain(kind), JOINT_TYPES[kind]
     q0, q1 = model.random((2,), generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     if not stretched:
         q1 = model.integrate(q0, torch.full((model.nv,), 1e-7, dtype=torch.float64))
@@ -185,9 +184,9 @@ def test_slopes_of_the_difference_by_finite_differences(kind, stretched):
 
     def stretch(h):
         steps = [[h if i == k else 0.0 for i in range(model.nv)] for k in range(model.nv)]
-        return np.array([difference_joint(kind, q0, integrate_joint(kind, q1, step)) for step in steps])
+        return np.array([of_kind.difference(q0, of_kind.integrate(q1, step)) for step in steps])
 
-    close(difference_slopes(kind, q0, q1), differences(stretch).T, 1e-10)
+    close(of_kind.difference_slopes(q0, q1), differences(stretch).T, 1e-10)
 
 
 def test_a_joint_that_moves_nothing_is_named():

@@ -12,7 +12,8 @@ from small import KINDS, body, inertia, pose, unit
 
 import adjoin
 from adjoin.dynamics.call import compute
-from adjoin.model.joint import NQ, NV, Joint, Mimic
+from adjoin.model.joint import Joint, Mimic
+from adjoin.model.joint_types import JOINT_TYPES
 from adjoin.model.parts import WORLD, Body, Frame
 from adjoin.spatial.motion import transform_multiply
 from adjoin.spatial.vector import IDENTITY, ZERO
@@ -30,7 +31,7 @@ def random_axis(rng):
 
 def random_joint(rng, name, kind, leaders):
     """A joint of a kind; one of a single coordinate may follow another, with drives and springs of its own."""
-    size = NV[kind]
+    size = JOINT_TYPES[kind].nv
     mimic = None
     if kind in SINGLE and leaders and rng.random() < 0.4:
         mimic = Mimic(rng.choice(leaders), rng.choice([-2.0, -0.5, 0.7, 1.0]), rng.uniform(-0.5, 0.5))
@@ -181,5 +182,5 @@ def test_the_trees_are_of_every_kind():
     assert any(one.mass == 0.0 for model in models for one in model.bodies)
     assert any(one.parent == WORLD for model in models for one in model.bodies[1:])
     for model in models:
-        assert model.nq == sum(NQ[joint.kind] for joint in model.joints if not joint.mimic)
+        assert model.nq == sum(joint.type.nq for joint in model.joints if not joint.mimic)
         assert torch.isfinite(samples(model, 1)[0]).all()

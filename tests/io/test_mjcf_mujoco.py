@@ -13,7 +13,6 @@ from adjoin.io.load import load
 from adjoin.io.mjcf import UnsupportedWarning
 from adjoin.io.urdf_write import to_urdf
 from adjoin.model.assemble import joint_motion
-from adjoin.model.joint import NQ, NV
 from adjoin.model.parts import WORLD
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import transform_multiply
@@ -71,17 +70,17 @@ def test_names_sizes_limits_and_constants(name):
         joint, at = joint_of(model, m, j)
         assert given is None or given == joint.name
         assert (at.q, at.v) == (m.jnt_qposadr[j], m.jnt_dofadr[j])
-        dofs = slice(at.v, at.v + NV[joint.kind])
+        dofs = at.v_slice
         same(joint.damping, m.dof_damping[dofs], f"{joint.name} damping")
         same(joint.armature, m.dof_armature[dofs], f"{joint.name} armature")
         same(joint.friction, m.dof_frictionloss[dofs], f"{joint.name} frictionloss")
-        same(joint.stiffness, [m.jnt_stiffness[j]] * NV[joint.kind], f"{joint.name} stiffness")
-        same(joint.spring_reference, m.qpos_spring[at.q : at.q + NQ[joint.kind]], f"{joint.name} springref")
+        same(joint.stiffness, [m.jnt_stiffness[j]] * joint.type.nv, f"{joint.name} stiffness")
+        same(joint.spring_reference, m.qpos_spring[at.q_slice], f"{joint.name} springref")
         if m.jnt_limited[j]:
             same((joint.lower, joint.upper), m.jnt_range[j], f"{joint.name} range")
         else:
             assert (joint.lower, joint.upper) == (-np.inf, np.inf)
-        if NV[joint.kind] == 1:
+        if joint.type.nv == 1:
             same(joint.axis, m.jnt_axis[j], f"{joint.name} axis")
     same(model.gravity, m.opt.gravity, "gravity")
     if model.nq:
@@ -126,7 +125,7 @@ def test_actuators(name):
 def poses(model, q):
     out = []
     for body, at in zip(model.bodies, model.coordinates, strict=True):
-        part = q[at.q : at.q + NQ[body.joint.kind]]
+        part = q[at.q_slice]
         pose = transform_multiply((body.rotation, body.position), joint_motion(body.joint, part))
         out.append(pose if body.parent == WORLD else transform_multiply(out[body.parent], pose))
     return out

@@ -8,7 +8,7 @@ from every_joint import every_joint, seeded
 
 import adjoin
 from adjoin.errors import InputError
-from adjoin.learn import chart
+from adjoin.learn import local_coordinates
 from adjoin.learn.excitation import fourier_excitation
 from adjoin.learn.filtering import differentiate, low_pass, low_pass_positions
 from adjoin.learn.losses import NMSE, nmse
@@ -36,7 +36,7 @@ def test_noise_goes_and_the_motion_stays():
     model = every_joint()
     made = fourier_excitation(model, TIME, still=(), generator=seeded())
     noise = 1e-3 * torch.randn(len(TIME), model.nv, generator=seeded(1), dtype=torch.float64)
-    noisy, _, _ = chart.motion(model, made.q, noise, noise, noise)
+    noisy, _, _ = local_coordinates.motion(model, made.q, noise, noise, noise)
     flipped = noisy.clone()
     flipped[::3, 3:7] *= -1.0  # the same rotations
     flipped[:, 8] = torch.remainder(flipped[:, 8] + math.pi, 2.0 * math.pi) - math.pi  # the wheel within one turn

@@ -187,7 +187,10 @@ GOOD = {"name": "m", "bodies": (BODY,), "frames": (Frame("a", 0),)}
             {"bodies": (dataclasses.replace(BODY, rotation=((-1.0, 0, 0), *IDENTITY[1:])),)},
             "body 'a': rotation is not a rotation matrix (off by 0.0e+00, determinant -1)",
         ),
-        ({"bodies": (dataclasses.replace(BODY, joint=Joint("j", "screw")),)}, "joint 'j': kind 'screw' is not one of"),
+        (
+            {"bodies": (dataclasses.replace(BODY, joint=Joint("j", "ball", constants=(1.0,))),)},
+            "joint 'j': constants () has 1 numbers; it needs 0",
+        ),
         (
             {"bodies": (dataclasses.replace(BODY, joint=Joint("j", "revolute", axis=(0.0, 0.0, 2.0))),)},
             "joint 'j': axis has length 2; it must be a unit vector",
@@ -229,6 +232,11 @@ def test_models_that_contradict_themselves_cannot_be_made(change, message):
     with pytest.raises(ModelError) as error:
         adjoin.Model(**{**GOOD, **change})
     assert str(error.value).startswith(message)
+
+
+def test_a_joint_of_an_unknown_kind_cannot_be_made():
+    with pytest.raises(ModelError, match="joint 'j': kind 'cardan' is not one of ball, continuous, free, planar"):
+        Joint("j", "cardan")
 
 
 def test_parameters_of_many_environments_are_copies_of_their_own():

@@ -21,7 +21,7 @@ import numpy as np
 import adjoin
 from adjoin.io.urdf_write import to_urdf
 from adjoin.model.assemble import joint_motion
-from adjoin.model.joint import NEUTRAL, NQ, Joint
+from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body, Frame, Geometry, Keyframe
 from adjoin.spatial.motion import transform_multiply, transform_point
 from adjoin.spatial.rotation import from_rpy, tidy
@@ -81,7 +81,7 @@ def lowest(model: adjoin.Model, q: list[float]) -> float:
     """Height of the lowest point of the robot's spheres, capsules, cylinders and boxes."""
     poses = []
     for body, at in zip(model.bodies, model.coordinates, strict=True):
-        part = [at.multiplier * x + at.offset for x in q[at.q : at.q + NQ[body.joint.kind]]]
+        part = [at.multiplier * x + at.offset for x in q[at.q_slice]]
         pose = transform_multiply((body.rotation, body.position), joint_motion(body.joint, part))
         poses.append(pose if body.parent == WORLD else transform_multiply(poses[body.parent], pose))
     heights = []
@@ -107,7 +107,7 @@ def standing(model: adjoin.Model, angles: dict[str, float], name: str = "home") 
     for joint in model.joints:
         if joint.nq:
             found = [angle for pattern, angle in angles.items() if re.fullmatch(pattern, joint.name)]
-            q += [found[0]] if found else NEUTRAL[joint.kind]
+            q += [found[0]] if found else joint.type.neutral
     if model.joints[0].kind == "free":
         q[2] = round(-lowest(model, q), 4) + 0.0
     key = Keyframe(name, tuple(q), (0.0,) * model.nv, (0.0,) * model.nu)

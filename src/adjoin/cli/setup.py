@@ -98,7 +98,7 @@ def make(
     home = next((key for key in model.keyframes if key.name == "home"), next(iter(model.keyframes), None))
     q = torch.tensor(home.q, **kind) if home else model.neutral(**kind)
     for body, at in zip(model.bodies, model.coordinates, strict=True):
-        if body.joint.kind == "free":
+        if body.joint.type.floating:
             q[at.q + 2] += drop
     control = torch.tensor(home.control if home and home.control else (0.0,) * model.nu, **kind)
     params = _random(sim, arguments.random, environments, seed, kind) if arguments.random else {}

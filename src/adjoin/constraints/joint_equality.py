@@ -36,10 +36,10 @@ class JointCoupling:
         for name, share in ((self.joint, 1.0), (self.other, -self.multiplier)):
             body = model.joint_index(name)
             joint, at = model.joints[body], model.coordinates[body]
-            if len(joint.damping) != 1:
+            if joint.type.nv != 1:
                 raise InputError(f"JointCoupling: {name!r} is {joint.kind}; only joints with one axis are coupled")
             jacobian[at.v] = jacobian[at.v] + share * at.multiplier
             places.append(share * state.coordinates(body)[0])
-            turning = turning or joint.kind != "prismatic"
+            turning = turning or joint.type.units[0] == "rad"
         gap = places[0] + places[1] - self.offset
         return Hold((Row(jacobian, dot(jacobian, state.v), gap, turning),))

@@ -134,7 +134,7 @@ def stops(state: State) -> list[Block]:
     lower, upper = robot.numbers("lower"), robot.numbers("upper")
     found = []
     for body, (joint, at) in enumerate(zip(robot.model.joints, robot.model.coordinates, strict=True)):
-        if joint.kind not in ("revolute", "prismatic", "continuous"):
+        if joint.type.limited != "coordinate":
             continue
         least, greatest = lower[body], upper[body]
         open_below, open_above = (isinstance(x, float) and math.isinf(x) for x in (least, greatest))
@@ -151,7 +151,7 @@ def stops(state: State) -> list[Block]:
         jacobian: list[Scalar] = [0.0] * robot.nv
         jacobian[at.v] = side * at.multiplier
         speed = jacobian[at.v] * state.v[at.v]
-        found.append(Stop((Row(jacobian, speed, gap, joint.kind != "prismatic"),)))
+        found.append(Stop((Row(jacobian, speed, gap, joint.type.units[0] == "rad"),)))
     return found
 
 

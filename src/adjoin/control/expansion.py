@@ -33,8 +33,6 @@ from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach
 
 Rows = list[list[Scalar]]
-STRAIGHT = ("revolute", "prismatic", "continuous", "fixed")
-"""Joints whose configuration moves along a line."""
 
 
 def accepted(function: Callable[..., Any], first: int) -> Callable[[str], bool]:
@@ -73,8 +71,8 @@ class Expansion:
         model = sim.model
         self.sim, self.model, self.cost, self.terminal, self.fixed = sim, model, cost, terminal, dict(fixed)
         self.size, self.width = 2 * model.nv, 2 * model.nv + model.nu
-        kinds = {joint.kind for joint in model.joints}
-        self.straight = kinds <= set(STRAIGHT) and isinstance(sim.physics.integrator, SemiImplicit)
+        additive = all(joint.type.additive for joint in model.joints)
+        self.straight = additive and isinstance(sim.physics.integrator, SemiImplicit)
         self.states = {name: shape for name, shape in sim._carried().items() if name != "status"}
         self.timed = dict(timed or {})
         self.here = {**self.states, "control": (model.nu,), **self.timed, **self.fixed}

@@ -24,8 +24,7 @@ from adjoin.dynamics.call import call, quantity
 from adjoin.dynamics.external_forces import outside
 from adjoin.dynamics.factor import InertiaFactor, Inverse
 from adjoin.dynamics.linear import Rows, is_zero
-from adjoin.dynamics.passive import passive_forces_of
-from adjoin.dynamics.springs import spring_slopes
+from adjoin.dynamics.passive import passive_forces_of, spring_slopes
 from adjoin.dynamics.state import REST, State
 from adjoin.dynamics.subtrees import Subtrees, force_from, motion_at, scaled
 from adjoin.model.model import Model
@@ -84,7 +83,7 @@ class Drift:
 
 def is_free_root(state: State, body: int) -> bool:
     """Whether a body moves freely against the world."""
-    return state.robot.parents[body] == WORLD and state.robot.joint(body).kind == "free"
+    return state.robot.parents[body] == WORLD and state.robot.joint(body).type.floating
 
 
 def gravity_at(state: State, root: int) -> Vector3:

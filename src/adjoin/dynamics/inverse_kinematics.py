@@ -190,9 +190,8 @@ def _starts(
     starts = base.expand(*batch, model.nq).clone()
     drawn = model.random(batch, generator=generator, dtype=like.dtype, device=like.device)
     for body in problem.bodies:
-        joint, at = model.joints[body], model.coordinates[body]
-        if joint.kind != "free":
-            part = slice(at.q, at.q + joint.nq)
+        if not model.joints[body].type.floating:
+            part = model.coordinates[body].q_slice
             starts[0 if q0 is None else 1 :, ..., part] = drawn[0 if q0 is None else 1 :, ..., part]
     return starts
 

@@ -27,7 +27,7 @@ from adjoin.spatial.rotation import (
     quaternion_multiply,
     quaternion_normalize,
 )
-from adjoin.spatial.scalar import Scalar, cos, sin
+from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Vector3
 
 OUTPUTS = ("homogeneous", "matrix", "quaternion")
@@ -119,7 +119,9 @@ def _turned_from_frame(state: State, frame: int | None) -> dict[int, Turned]:
     robot = state.robot
     links = []
     for body, (turn, (_, position)) in enumerate(zip(_quaternions(robot, "joint"), state.transforms, strict=True)):
-        links.append((quaternion_multiply(turn, _joint_quaternion(state, body)), position))
+        joint = robot.joint(body)
+        moved = joint.type.quaternion(joint, state.coordinates(body))
+        links.append((quaternion_multiply(turn, moved), position))
     body, first = WORLD, (UNIT, ZERO)
     if frame is not None:
         body = robot.model.frames[frame].body
@@ -144,17 +146,6 @@ def _quaternions(robot: Robot, owner: str) -> list[Quaternion]:
     """Of the placements of joints or frames."""
     rows = [tuple(row) for row in robot.numbers(f"{owner}_rotation")]
     return [quaternion_normalize(row) for row in rows] if f"{owner}_rotation" in robot.given else rows
-
-
-def _joint_quaternion(state: State, body: int) -> Quaternion:
-    joint, q = state.robot.joint(body), state.coordinates(body)
-    if joint.kind in ("ball", "free"):
-        w, x, y, z = q[-4:]
-        return (w, x, y, z)
-    if joint.kind == "prismatic":
-        return UNIT
-    half = 0.5 * q[-1]
-    return (cos(half), *vector.scale(sin(half), joint.axis))
 
 
 @quantity("forward_kinematics", "q")

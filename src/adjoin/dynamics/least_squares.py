@@ -18,18 +18,17 @@ from adjoin.dynamics.kinematics import transforms_from
 from adjoin.dynamics.linear import Factor, Rows, dot
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
-from adjoin.model.manifold import integrate_joint, normalize_joint
+from adjoin.model.joint_types.base import is_bound
 from adjoin.model.model import Model
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Transform, transform_multiply
 from adjoin.spatial.rotation import (
     from_quaternion,
     quaternion_along,
-    quaternion_exp,
     quaternion_log,
     quaternion_normalize,
 )
-from adjoin.spatial.scalar import Scalar, is_number
+from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import IDENTITY
 from adjoin.trace import loop, maximum, minimum, select, sqrt
 
@@ -108,9 +107,9 @@ class LeastSquares:
         """As `Model.limits`, of limits that may be parameters; for a ball joint, the greatest angle."""
         given = zip(self.robot.numbers("lower"), self.robot.numbers("upper"), strict=True)
         for joint, at, ends in zip(self.model.joints, self.model.coordinates, given, strict=True):
-            if joint.kind == "ball" and joint.nq:
+            if joint.type.limited == "angle" and joint.nq:
                 self.upper[at.q] = ends[1]
-            elif joint.kind in ("revolute", "continuous", "prismatic") and at.multiplier != 0.0:
+            elif joint.type.limited == "coordinate" and at.multiplier != 0.0:
                 low, high = ((end - at.offset) / at.multiplier for end in ends[:: -1 if at.multiplier < 0.0 else 1])
                 self.lower[at.q], self.upper[at.q] = maximum(self.lower[at.q], low), minimum(self.upper[at.q], high)
 
@@ -152,8 +151,10 @@ class LeastSquares:
         found: list[Scalar | None] = []
         for joint, at in self.joints:
             stay = None
-            for bound, sign in ((self.lower[at.q], 1.0), (self.upper[at.q], -1.0)) if joint.nq == 1 else ():
-                if _finite(bound):
+            for bound, sign in (
+                ((self.lower[at.q], 1.0), (self.upper[at.q], -1.0)) if joint.type.limited == "coordinate" else ()
+            ):
+                if is_bound(bound):
                     here = sign * q[at.q] <= sign * bound
                     here = here if push is None else here & (sign * push[len(found)] > 0.0)
                     stay = here if stay is None else stay | here
@@ -164,8 +165,7 @@ class LeastSquares:
         """The configuration after a change, inside the limits."""
         full, first = list(q), 0
         for joint, at in self.joints:
-            part = slice(at.q, at.q + joint.nq)
-            full[part] = integrate_joint(joint.kind, full[part], change[first : first + joint.nv])
+            full[at.q_slice] = joint.type.integrate(full[at.q_slice], change[first : first + joint.nv])
             first += joint.nv
         return self.inside(full)
 
@@ -173,18 +173,7 @@ class LeastSquares:
         """The nearest configuration inside the limits."""
         full = list(q)
         for joint, at in self.joints:
-            low, high = self.lower[at.q], self.upper[at.q]
-            if joint.nq == 1:
-                full[at.q] = maximum(full[at.q], low) if _finite(low) else full[at.q]
-                full[at.q] = minimum(full[at.q], high) if _finite(high) else full[at.q]
-            elif joint.kind == "ball" and _finite(high):
-                part = slice(at.q, at.q + 4)
-                w, x, y, z = full[part]
-                turn = quaternion_log((w, x, y, z))
-                square = vector.dot(turn, turn)
-                beyond = square > high * high
-                nearer = quaternion_exp(vector.scale(high / sqrt(select(beyond, square, 1.0)), turn))
-                full[part] = _chosen(beyond, nearer, full[part])
+            full[at.q_slice] = joint.type.clamp(full[at.q_slice], self.lower[at.q], self.upper[at.q])
         return full
 
     def solve(self, turns: Any) -> Solution:
@@ -227,8 +216,7 @@ class LeastSquares:
         _, _, _, best, _, squares, steps = loop(turns, turn, (numbers, FAR, least, numbers, FAR, unknown, 0.0))
         q = full(best)
         for joint, at in self.joints:
-            part = slice(at.q, at.q + joint.nq)
-            q[part] = normalize_joint(joint.kind, q[part])
+            q[at.q_slice] = joint.type.normalize(q[at.q_slice])
         success = select(self._within(squares), 1.0, 0.0)
         return Solution(q, [sqrt(x) for x in squares[::2]], [sqrt(x) for x in squares[1::2]], success, steps)
 
@@ -274,7 +262,3 @@ def _goal(kind: str, value: Any) -> Transform:
 
 def _chosen(condition: Scalar, a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
     return [select(condition, x, y) for x, y in zip(a, b, strict=True)]
-
-
-def _finite(bound: Scalar) -> bool:
-    return not (is_number(bound) and math.isinf(bound))

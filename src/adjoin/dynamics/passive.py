@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.linear import Rows, is_zero
 from adjoin.dynamics.state import State
 from adjoin.model.manifold import difference
 from adjoin.model.model import Model
@@ -27,6 +28,20 @@ def spring_forces(state: State) -> list[Scalar]:
         return [0.0] * robot.nv
     stretch = difference(robot.model, robot.numbers("spring_reference"), state.q)
     return [-(k * x) for k, x in zip(stiffness, stretch, strict=True)]
+
+
+def spring_slopes(state: State) -> Rows:
+    """The derivative, on the tangent space, of k (q - q0), nv by nv."""
+    robot = state.robot
+    matrix: Rows = [[0.0] * robot.nv for _ in range(robot.nv)]
+    stiffness, reference = robot.numbers("stiffness"), robot.numbers("spring_reference")
+    for joint, at in robot.model.independent_joints:
+        dofs = range(at.v, at.v + joint.nv)
+        if not all(is_zero(stiffness[dof]) for dof in dofs):
+            slopes = joint.type.difference_slopes(reference[at.q_slice], state.q[at.q_slice])
+            for row, entries in zip(dofs, slopes, strict=True):
+                matrix[row][at.v_slice] = [stiffness[row] * entry for entry in entries]
+    return matrix
 
 
 def passive_forces(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:

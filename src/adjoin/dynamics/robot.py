@@ -7,7 +7,6 @@ from typing import Any
 from adjoin.model import parameters
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
-from adjoin.model.motion import joint_directions
 from adjoin.model.parts import WORLD
 from adjoin.spatial import mass_moments as matter
 from adjoin.spatial import vector
@@ -57,7 +56,7 @@ class Robot:
         if not any(name in self.given for name in _MATTER):
             for body in reversed(range(self.count)):
                 joint, parent = self.joint(body), self.parents[body]
-                if parent != WORLD and joint.kind in ("revolute", "continuous"):
+                if parent != WORLD and joint.turns_about_axis:
                     found[body], moved = matter.without_axis(found[body], joint.axis)
                     found[parent] = matter.together(found[parent], matter.to_parent(self.placements[body], moved))
         return found
@@ -113,7 +112,7 @@ class Robot:
         """
         found = []
         for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
-            directions = joint_directions(joint)
+            directions = joint.type.directions(joint)
             found.append([(at.v + k, _scaled(at.multiplier, s)) for k, s in enumerate(directions)])
         return found
 

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TypeVar
 
 from adjoin.dynamics.robot import Robot
-from adjoin.model.motion import joint_transform
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
 from adjoin.spatial.motion import (
@@ -78,7 +77,8 @@ class State:
         """Of each body in its parent."""
         found = []
         for body, placement in enumerate(self.robot.placements):
-            moved = joint_transform(self.robot.joint(body), self.coordinates(body))
+            joint = self.robot.joint(body)
+            moved = joint.type.transform(joint, self.coordinates(body))
             found.append(transform_multiply(placement, moved))
         return found
 
@@ -134,7 +134,7 @@ class State:
     def coordinates(self, body: int) -> list[Scalar]:
         """The part of q that a body's joint has or follows, as the joint itself counts it."""
         at = self.robot.model.coordinates[body]
-        own = self.q[at.q : at.q + self.robot.joint(at.leader).nq]
+        own = self.q[at.q_slice]
         return [at.multiplier * x + at.offset for x in own] if self.robot.joint(body).mimic else own
 
     def along(self, body: int, rates: Sequence[Scalar]) -> Spatial:

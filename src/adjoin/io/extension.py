@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
-from adjoin.model.joint import NQ, NV, Joint, Mat3, Vec3
+from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.model import missing
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
 from adjoin.spatial.rotation import from_rpy, tidy
@@ -103,13 +103,15 @@ class _Reader:
         changes: dict[str, tuple[float, ...] | float] = {}
         for name in JOINT_FIELDS:
             if name in element.attributes:
-                values = _per_dof(element, name, NV[joint.kind])
+                values = _per_dof(element, name, joint.type.nv)
                 if min(values) < 0.0:
                     element.fail(f"{name} must not be negative")
                 changes[name] = values
         if "spring_reference" in element.attributes:
-            changes["spring_reference"] = element.numbers("spring_reference", NQ[joint.kind])
-        if "upper" in element.attributes and joint.kind == "ball":
+            changes["spring_reference"] = element.numbers("spring_reference", joint.type.nq)
+        if "constants" in element.attributes:
+            changes["constants"] = element.numbers("constants", len(joint.type.constants))
+        if "upper" in element.attributes and joint.type.limited == "angle":
             changes["upper"], changes["lower"] = element.not_negative("upper"), 0.0
         for attribute, (name, bound) in UNLIMITED.items():
             if element.whole(attribute, 0):
@@ -172,7 +174,7 @@ class _Reader:
             if low > high:
                 element.fail(f"{attribute}: {low:g} is above {high:g}")
             ranges.append((low, high))
-        gear = _per_dof(element, "gear", NV[joint.kind]) if "gear" in element.attributes else (1.0,) * NV[joint.kind]
+        gear = _per_dof(element, "gear", joint.type.nv) if "gear" in element.attributes else (1.0,) * joint.type.nv
         bias = vector3(element.numbers("bias", 3, (0.0, 0.0, 0.0)))
         self.actuators[name] = Actuator(name, joint.name, gear, element.number("gain", 1.0), bias, *ranges)
         self.description.actuators.append(self.actuators[name])
@@ -186,9 +188,9 @@ class _Reader:
             if child.tag == "joint":
                 _, joint = self._moving(child, "name")
                 if "q" in child.attributes:
-                    key.q[joint.name] = child.numbers("q", NQ[joint.kind])
+                    key.q[joint.name] = child.numbers("q", joint.type.nq)
                 if "v" in child.attributes:
-                    key.v[joint.name] = child.numbers("v", NV[joint.kind])
+                    key.v[joint.name] = child.numbers("v", joint.type.nv)
             elif child.tag == "actuator":
                 actuator = _known(child, "name", "actuator", self.actuators)
                 key.control[actuator.name] = child.number("control")

@@ -21,17 +21,17 @@ from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription, Where
-from adjoin.model.joint import NQ, NV, Joint, Mat3, Vec3
+from adjoin.model.joint import Joint, Mat3, Vec3
+from adjoin.model.joint_types import JOINT_TYPES, JointType
 from adjoin.model.parts import WORLD, Actuator, ContactPair, Geometry
 from adjoin.spatial.inertia import rotate
 from adjoin.spatial.motion import Transform, transform_compose
-from adjoin.spatial.rotation import from_axis_angle, from_quaternion, quaternion_normalize, tidy
-from adjoin.spatial.vector import IDENTITY, ZERO, apply_transposed, negate, scale, subtract, vector3
+from adjoin.spatial.rotation import from_quaternion, quaternion_normalize, tidy
+from adjoin.spatial.vector import IDENTITY, ZERO, apply_transposed, negate, subtract, vector3
 
 INITIAL = "qpos0"
 """Name of the keyframe that holds the configuration MuJoCo starts from."""
 
-_JOINTS = {"mjJNT_FREE": "free", "mjJNT_BALL": "ball", "mjJNT_SLIDE": "prismatic", "mjJNT_HINGE": "revolute"}
 _SHAPES = {
     "mjGEOM_PLANE": "plane",
     "mjGEOM_SPHERE": "sphere",
@@ -88,7 +88,8 @@ class _Reader:
         m = self.m
         self.body_names = self._names("body", m.nbody, lambda i: f"body{i}")
         self.joint_names = self._names("joint", m.njnt, lambda i: f"{self.body_names[m.jnt_bodyid[i]]}/joint{i}")
-        kinds = {int(getattr(self.mujoco.mjtJoint, key)): kind for key, kind in _JOINTS.items()}
+        named = {kind.mjcf: kind for kind in JOINT_TYPES.values() if kind.mjcf}
+        kinds = {int(getattr(self.mujoco.mjtJoint, f"mjJNT_{key.upper()}")): kind for key, kind in named.items()}
         for j in range(m.njnt):
             self.joints[j] = self._joint(j, kinds[int(m.jnt_type[j])])
         links = [LinkDescription("world", self.where)]
@@ -134,9 +135,9 @@ class _Reader:
             out.append(name)
         return out
 
-    def _joint(self, j: int, kind: str) -> Joint:
+    def _joint(self, j: int, kind: JointType) -> Joint:
         m = self.m
-        dof, nv = int(m.jnt_dofadr[j]), NV[kind]
+        dof, nv = int(m.jnt_dofadr[j]), kind.nv
         start = int(m.jnt_qposadr[j])
         limited = bool(m.jnt_limited[j])
         effort = math.inf
@@ -144,16 +145,16 @@ class _Reader:
             effort = float(m.jnt_actfrcrange[j][1])
         return Joint(
             self.joint_names[j],
-            kind,  # type: ignore[arg-type]
-            axis=self._axis(j) if nv == 1 else (0.0, 0.0, 1.0),
+            kind.name,
+            axis=self._axis(j) if kind.has_axis else (0.0, 0.0, 1.0),
             lower=float(m.jnt_range[j][0]) if limited else -math.inf,
             upper=float(m.jnt_range[j][1]) if limited else math.inf,
             effort_limit=effort,
             damping=_floats(m.dof_damping[dof : dof + nv]),
             friction=_floats(m.dof_frictionloss[dof : dof + nv]),
             armature=_floats(m.dof_armature[dof : dof + nv]),
-            stiffness=(float(np.ravel(m.jnt_stiffness[j])[0]),) * nv if kind != "free" else (0.0,) * nv,
-            spring_reference=_floats(m.qpos_spring[start : start + NQ[kind]]),
+            stiffness=(float(np.ravel(m.jnt_stiffness[j])[0]),) * nv if not kind.floating else (0.0,) * nv,
+            spring_reference=_floats(m.qpos_spring[start : start + kind.nq]),
         )
 
     def _axis(self, j: int) -> Vec3:
@@ -182,7 +183,7 @@ class _Reader:
         anchor = ZERO
         for j in range(first, first + count):
             joint = self.joints[j]
-            if joint.kind == "free":
+            if joint.type.floating:
                 pose, here = (IDENTITY, ZERO), ZERO  # its qpos is the pose itself
             else:
                 here = _vector(m.jnt_pos[j]) if joint.kind != "prismatic" else anchor
@@ -258,7 +259,7 @@ class _Reader:
         return Actuator(
             self.actuator_names[i],
             joint.name,
-            gear=_floats(m.actuator_gear[i][: NV[joint.kind]]),
+            gear=_floats(m.actuator_gear[i][: joint.type.nv]),
             gain=float(m.actuator_gainprm[i][0]),
             bias=_vector(m.actuator_biasprm[i][:3]) if affine else ZERO,
             control_range=_floats(m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else free,  # type: ignore[arg-type]
@@ -282,9 +283,9 @@ class _Reader:
         key = KeyframeDescription(name, {}, control=control)
         for j, joint in self.joints.items():
             q, v = int(self.m.jnt_qposadr[j]), int(self.m.jnt_dofadr[j])
-            key.q[joint.name] = _floats(qpos[q : q + NQ[joint.kind]])
-            rate = _floats(qvel[v : v + NV[joint.kind]])
-            if joint.kind == "free":
+            key.q[joint.name] = _floats(qpos[q : q + joint.type.nq])
+            rate = _floats(qvel[v : v + joint.type.nv])
+            if joint.type.floating:
                 # MuJoCo's linear velocity is in world axes; ours is in the body's.
                 turn = _rotation(qpos[q + 3 : q + 7])
                 rate = (*apply_transposed(turn, vector3(rate[:3])), *rate[3:])
@@ -327,11 +328,10 @@ class _Reader:
 
 def _back(joint: Joint, reference: float) -> Transform:
     """The motion that undoes MuJoCo's reference position: the joint turns or slides by qpos - ref."""
-    if joint.kind == "revolute" and reference:
-        return tidy(from_axis_angle(joint.axis, -reference)), ZERO
-    if joint.kind == "prismatic" and reference:
-        return IDENTITY, scale(-reference, joint.axis)
-    return IDENTITY, ZERO
+    if joint.type.nq != 1 or not reference:
+        return IDENTITY, ZERO
+    rotation, position = joint.type.transform(joint, [-reference])
+    return tidy(rotation), position
 
 
 def _floats(values: Any) -> tuple[float, ...]:

@@ -98,15 +98,15 @@ def from_bytes(data: bytes, source: str) -> Model:
         raise ModelError(f"{source}: the metadata {METADATA!r} is not JSON") from None
     if not isinstance(structure, dict) or structure.get("format") != FORMAT:
         raise ModelError(f"{source}: the metadata {METADATA!r} is not a model of format {FORMAT}")
-    reader = _Columns(source, tensors, structure)
-    exclusions = reader.value("exclusions", list)
-    if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
-        raise ModelError(f"{source}: exclusions are not pairs of names")
-    parts = {part: tuple(reader.records(part, record)) for part, record in _PARTS.items()}
-    fixture = parts.pop("fixture")
-    if len(fixture) != 1:
-        raise ModelError(f"{source}: there must be one fixture, not {len(fixture)}")
+    reader = _Columns(tensors, structure)
     try:
+        exclusions = reader.value("exclusions", list)
+        if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
+            raise ModelError("exclusions are not pairs of names")
+        parts = {part: tuple(reader.records(part, record)) for part, record in _PARTS.items()}
+        fixture = parts.pop("fixture")
+        if len(fixture) != 1:
+            raise ModelError(f"there must be one fixture, not {len(fixture)}")
         return Model(
             name=reader.value("name", str),
             gravity=tuple(reader.column("gravity", (3,)).tolist()),  # type: ignore[arg-type]
@@ -177,12 +177,11 @@ def _write_columns(
 class _Columns:
     """Reads columns back, each checked for its kind and length."""
 
-    source: str
     tensors: dict[str, np.ndarray]
     structure: dict[str, Any]
 
     def fail(self, key: str, message: str) -> typing.NoReturn:
-        raise ModelError(f"{self.source}: {key} {message}")
+        raise ModelError(f"{key} {message}")
 
     def value(self, key: str, kind: type) -> Any:
         found = self.structure.get(key)

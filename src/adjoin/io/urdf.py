@@ -19,7 +19,8 @@ from adjoin.io.mesh import read_vertices
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, LinkDescription
-from adjoin.model.joint import Joint, JointKind, Mat3, Mimic, Vec3
+from adjoin.model.joint import Joint, Mat3, Mimic, Vec3
+from adjoin.model.joint_types import JOINT_TYPES, JointType
 from adjoin.model.parts import WORLD, Geometry
 from adjoin.spatial.inertia import rotate
 from adjoin.spatial.rotation import from_rpy, tidy
@@ -27,15 +28,6 @@ from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 
 Meshes = Literal["hull", "ignore"]
 
-_KINDS: dict[str, JointKind | None] = {
-    "revolute": "revolute",
-    "continuous": "continuous",
-    "prismatic": "prismatic",
-    "fixed": None,
-    "floating": "free",
-    "planar": "planar",
-    "spherical": "ball",
-}
 _UNIT_AXIS = 1e-5  # what rounding to five digits does to a unit vector
 _RIGHT_ANGLE = 1e-4
 
@@ -184,10 +176,12 @@ def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
 
 def _joint(reader: _Reader, element: Element) -> JointDescription:
     _refuse_misspelled(element)
-    name, kind_name = element.name(), element.text("type")
-    if kind_name not in _KINDS:
-        element.fail(f"joint {name!r}: no joint type {kind_name!r}; types: {', '.join(_KINDS)}")
-    kind = _KINDS[kind_name]
+    name, type_name = element.name(), element.text("type")
+    types: dict[str, JointType | None] = {kind.urdf: kind for kind in JOINT_TYPES.values() if kind.urdf}
+    types["fixed"] = None
+    if type_name not in types:
+        element.fail(f"joint {name!r}: no joint type {type_name!r}; types: {', '.join(sorted(types))}")
+    kind = types[type_name]
     position, rotation = _origin(reader, element)
     description = JointDescription(
         None,
@@ -204,17 +198,16 @@ def _joint(reader: _Reader, element: Element) -> JointDescription:
     damping = dynamics.not_negative("damping", 0.0) if dynamics else 0.0
     friction = dynamics.not_negative("friction", 0.0) if dynamics else 0.0
     lower, upper, velocity, effort = _limits(reader, element, name, kind)
-    dofs = {"ball": 3, "planar": 3, "free": 6}.get(kind, 1)
     description.joint = Joint(
         name,
-        kind,
-        axis=_axis(reader, element, name) if kind not in ("ball", "free") else (0.0, 0.0, 1.0),
+        kind.name,
+        axis=_axis(reader, element, name) if kind.has_axis else (0.0, 0.0, 1.0),
         lower=lower,
         upper=upper,
         velocity_limit=velocity,
         effort_limit=effort,
-        damping=(damping,) * dofs,
-        friction=(friction,) * dofs,
+        damping=(damping,) * kind.nv,
+        friction=(friction,) * kind.nv,
         mimic=_mimic(element),
     )
     return description
@@ -233,12 +226,12 @@ def _axis(reader: _Reader, element: Element, name: str) -> Vec3:
     return (x, y, z) if length == 1.0 else (x / length + 0.0, y / length + 0.0, z / length + 0.0)
 
 
-def _limits(reader: _Reader, element: Element, name: str, kind: JointKind) -> tuple[float, float, float, float]:
+def _limits(reader: _Reader, element: Element, name: str, kind: JointType) -> tuple[float, float, float, float]:
     limit = element.one("limit")
-    bounded = kind in ("revolute", "prismatic")
+    bounded = kind.urdf_needs_limit
     if limit is None:
         if bounded:
-            element.fail(f"joint {name!r}: a {kind} joint needs a <limit> with lower, upper, velocity and effort")
+            element.fail(f"joint {name!r}: a {kind.name} joint needs a <limit> with lower, upper, velocity and effort")
         return -math.inf, math.inf, math.inf, math.inf
     # The specification wants effort and velocity; where they do not apply they are often left out.
     # Exporters write the largest double for "no limit".

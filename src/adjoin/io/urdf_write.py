@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from xml.sax.saxutils import quoteattr
 
+from adjoin.errors import ModelError
 from adjoin.io.extension import CONTACT_NUMBERS, CONTACT_WHOLE, JOINT_FIELDS, PAIR_NUMBERS, UNLIMITED, VERSION
-from adjoin.model.joint import NEUTRAL, NQ, NV, Joint
+from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, ContactPair, Frame, Geometry
 from adjoin.spatial.motion import STILL, Transform, transform_compose, transform_inverse
@@ -16,7 +17,6 @@ from adjoin.spatial.rotation import to_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO
 
 _BEYOND = 1e9  # what URDF is told where there is no limit
-_TYPES = {"free": "floating", "ball": "spherical"}
 
 
 def to_urdf(model: Model, *, header: str = "", shapes: bool = True) -> str:
@@ -172,13 +172,17 @@ class _Writer:
     def _joint(self, index: int, body: Body) -> list[str]:
         joint = body.joint
         extra: dict[str, str] = {}
-        kind = _TYPES.get(joint.kind, joint.kind)
+        kind = joint.type.urdf
+        if kind is None:
+            raise ModelError(f"to_urdf: joint {joint.name!r} is {joint.kind}, for which URDF has no type")
         if joint.kind == "revolute" and joint.lower == -math.inf and joint.upper == math.inf:
             kind, extra["kind"] = "continuous", "revolute"
+        if joint.constants:
+            extra["constants"] = numbers(joint.constants)
         children = _origin((body.rotation, body.position))
         children += _tag("parent", {"link": self.carriers[body.parent]})
         children += _tag("child", {"link": self.carriers[index]})
-        if joint.kind not in ("free", "ball"):
+        if joint.type.has_axis:
             children += _tag("axis", {"xyz": numbers(joint.axis)})
         children += _limit(joint, kind, extra)
         children += self._dynamics(joint, extra)
@@ -199,7 +203,7 @@ class _Writer:
                     plain[name] = number(values[0])
             elif any(values):
                 extra[name] = number(values[0]) if same else numbers(values)
-        if joint.spring_reference != NEUTRAL[joint.kind]:
+        if joint.spring_reference != joint.type.neutral:
             extra["spring_reference"] = numbers(joint.spring_reference)
         return _tag("dynamics", plain) if plain else []
 
@@ -262,9 +266,9 @@ class _Writer:
         lines: list[str] = []
         for key in self.model.keyframes:
             children: list[str] = []
-            for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
-                q, v = key.q[at.q : at.q + NQ[joint.kind]], key.v[at.v : at.v + NV[joint.kind]]
-                if joint.nq and (any(v) or q != NEUTRAL[joint.kind]):
+            for joint, at in self.model.independent_joints:
+                q, v = key.q[at.q_slice], key.v[at.v_slice]
+                if any(v) or q != joint.type.neutral:
                     moving = {"v": numbers(v)} if any(v) else {}
                     children += _tag("joint", {"name": joint.name, "q": numbers(q), **moving})
             for actuator, control in zip(self.model.actuators, key.control, strict=False):
@@ -306,9 +310,9 @@ def _primitive(shape: Geometry) -> list[str]:
 
 def _limit(joint: Joint, kind: str, extra: dict[str, str]) -> list[str]:
     """The <limit> element; what has no limit is told to URDF as a very large one, and to us in the extension."""
-    if joint.kind == "ball" and joint.upper != math.inf:
+    if joint.type.limited == "angle" and joint.upper != math.inf:
         extra["upper"] = number(joint.upper)
-    bounded = kind in ("revolute", "prismatic")
+    bounded = joint.type.urdf_needs_limit and kind == joint.type.urdf
     attributes: dict[str, str] = {}
     for flag, (name, bound) in UNLIMITED.items():
         if name in ("lower", "upper") and not bounded:

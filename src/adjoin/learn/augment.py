@@ -25,8 +25,7 @@ from adjoin.learn.parameters import ranges_of
 from adjoin.model import parameters
 from adjoin.model.model import Model, missing
 from adjoin.simulation.plant import FORCE
-from adjoin.spatial.rotation import from_quaternion
-from adjoin.spatial.scalar import Scalar, cos, sin
+from adjoin.spatial.scalar import Scalar
 
 INPUTS = ("q", "v", "control")
 
@@ -189,18 +188,8 @@ class Residual(torch.nn.Module):
     def _features(self, q: list[Scalar], v: list[Scalar], control: list[Scalar]) -> list[Scalar]:
         found: list[Scalar] = []
         if "q" in self.inputs:
-            for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
-                own = q[at.q : at.q + joint.nq]
-                if not own:
-                    continue
-                if joint.kind in ("continuous", "revolute") and math.isinf(joint.lower) and math.isinf(joint.upper):
-                    found += [sin(own[0]), cos(own[0])]
-                elif joint.kind == "planar":
-                    found += [sin(own[2]), cos(own[2])]
-                elif joint.kind in ("ball", "free"):
-                    found += from_quaternion((own[-4], own[-3], own[-2], own[-1]))[2]
-                else:
-                    found += own
+            for joint, at in self.model.independent_joints:
+                found += joint.type.features(joint, q[at.q_slice])
         return found + (v if "v" in self.inputs else []) + (control if "control" in self.inputs else [])
 
     def _spread(self, values: list[Scalar], empty: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 from adjoin.errors import InputError
-from adjoin.learn.chart import independent
 from adjoin.model.model import Model, missing
 
 GAP = 1.5
@@ -33,8 +32,6 @@ GAP = 1.5
 
 _ENCODING = "utf-8-sig"  # with or without the mark that spreadsheets begin a file with
 _PREFIXES = {"q": "q", "v": "v", "a": "a", "tau": "tau", "control": "u"}
-_Q = {"ball": "qw qx qy qz", "planar": "x y angle", "free": "x y z qw qx qy qz"}
-_V = {"ball": "wx wy wz", "planar": "vx vy w", "free": "vx vy vz wx wy wz"}
 
 FilePath = str | os.PathLike[str]
 
@@ -175,9 +172,9 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         spread = self.q.flatten(0, -2)
         spread = (spread.amax(0) - spread.amin(0)).tolist()
         still = []
-        for joint, at in independent(self.model):
-            most = max(spread[at.q : at.q + joint.nq])
-            if most < least and joint.kind != "free":
+        for joint, at in self.model.independent_joints:
+            most = max(spread[at.q_slice])
+            if most < least and not joint.type.floating:
                 still.append(f"{joint.name} ({most:.1e})")
         if still:
             raise InputError(
@@ -211,13 +208,11 @@ def columns(model: Model, name: str) -> list[str]:
         return ["time"]
     if name == "control":
         return [f"u:{actuator.name}" for actuator in model.actuators]
-    parts = _Q if name == "q" else _V
-    prefix = _PREFIXES[name]
-    found = []
-    for joint, _ in independent(model):
-        ends = [f".{end}" for end in parts[joint.kind].split()] if joint.kind in parts else [""]
-        found += [f"{prefix}:{joint.name}{end}" for end in ends]
-    return found
+    names = []
+    for joint, _ in model.independent_joints:
+        endings = joint.type.q_names if name == "q" else joint.type.v_names
+        names += [f"{_PREFIXES[name]}:{joint.name}{ending and '.'}{ending}" for ending in endings]
+    return names
 
 
 def load_csv(

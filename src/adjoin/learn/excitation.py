@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 
 from adjoin.errors import InputError
-from adjoin.learn import chart
+from adjoin.learn import local_coordinates
 from adjoin.learn.data import Recording
+from adjoin.model.joint_types.base import finite_range
 from adjoin.model.model import Model
 
-_REACH = {"revolute": math.pi, "continuous": math.pi, "prismatic": 1.0}
 _POINTS = 64
 """Samples a period of the highest harmonic when the peak of a series is looked for."""
 
@@ -32,7 +32,7 @@ class _Room:
     speed: torch.Tensor
 
     def recording(self, time: torch.Tensor, value: torch.Tensor, rate: torch.Tensor, second: torch.Tensor) -> Recording:
-        q, v, a = chart.motion(self.model, self.center, value, rate, second)
+        q, v, a = local_coordinates.motion(self.model, self.center, value, rate, second)
         return Recording(self.model, time.expand(q.shape[:-1]), q, v, a)
 
 
@@ -211,14 +211,14 @@ def _room(
     if len(middle) != model.nq:
         raise InputError(f"{who}: center must have {model.nq} numbers, got {len(middle)}")
     if still is None:
-        resting = {joint.name for joint in model.joints if joint.kind == "free"}
+        resting = {joint.name for joint in model.joints if joint.type.floating}
     else:
         resting = {model.joints[model.joint_index(name)].name for name in still}
     reach, lower, upper = [0.0] * model.nv, *model.limits()
-    for joint, at in chart.independent(model):
-        own = range(at.v, at.v + joint.nv)
-        if joint.kind in _REACH:
-            low, high = _finite(lower[at.q], upper[at.q], _REACH[joint.kind])
+    for joint, at in model.independent_joints:
+        reach[at.v_slice] = joint.type.reach(joint)
+        if joint.type.limited == "coordinate":
+            low, high = finite_range(lower[at.q], upper[at.q], reach[at.v])
             if center is None:
                 middle[at.q] = 0.5 * (low + high)
             elif not lower[at.q] <= middle[at.q] <= upper[at.q]:
@@ -227,33 +227,19 @@ def _room(
                     f"{lower[at.q]:g} to {upper[at.q]:g}"
                 )
             reach[at.v] = min(high - middle[at.q], middle[at.q] - low)
-        elif joint.kind == "planar":
-            reach[at.v : at.v + 3] = [1.0, 1.0, math.pi]
-        elif joint.kind == "ball":
-            reach[at.v : at.v + 3] = [min(joint.upper, 1.0) / math.sqrt(3.0)] * 3
-        else:
-            reach[at.v : at.v + 6] = [1.0] * 3 + [0.5] * 3
         if joint.name in resting:
-            for k in own:
-                reach[k] = 0.0
+            reach[at.v_slice] = [0.0] * joint.nv
     like = {"dtype": time.dtype, "device": time.device}
     return _Room(
         model, torch.tensor(middle, **like), margin * torch.tensor(reach, **like), margin * _speeds(model).to(**like)
     )
 
 
-def _finite(low: float, high: float, reach: float) -> tuple[float, float]:
-    if math.isinf(low) and math.isinf(high):
-        return -reach, reach
-    return (high - 2.0 * reach if math.isinf(low) else low), (low + 2.0 * reach if math.isinf(high) else high)
-
-
 def _speeds(model: Model) -> torch.Tensor:
     """The greatest speed of each degree of freedom, narrowed by the joints that mimic it."""
     speeds = torch.full((model.nv,), torch.inf, dtype=torch.float64)
     for joint, at in zip(model.joints, model.coordinates, strict=True):
-        count = len(joint.damping)
         if at.multiplier != 0.0:
-            limit = joint.velocity_limit / abs(at.multiplier) / math.sqrt(min(count, 3))
-            speeds[at.v : at.v + count] = speeds[at.v : at.v + count].clamp(max=limit)
+            limit = joint.velocity_limit / abs(at.multiplier) / math.sqrt(min(joint.type.nv, 3))
+            speeds[at.v_slice] = speeds[at.v_slice].clamp(max=limit)
     return speeds

@@ -9,8 +9,8 @@ stay on their sphere.
 import torch
 
 from adjoin.errors import InputError
-from adjoin.learn import chart
 from adjoin.learn.data import Recording
+from adjoin.learn.local_coordinates import local_coordinates, motion
 from adjoin.model.model import Model
 
 
@@ -61,21 +61,21 @@ def low_pass_positions(model: Model, q: torch.Tensor, dt: float, cutoff: float, 
         (..., samples, nq).
     """
     parts = []
-    for joint, at in chart.independent(model):
-        own = q[..., at.q : at.q + joint.nq]
-        if joint.kind in ("ball", "free"):
+    for joint, at in model.independent_joints:
+        own = q[..., at.q_slice]
+        if joint.type.has_quaternion:
             turn = own[..., -4:]
             flips = (turn[..., 1:, :] * turn[..., :-1, :]).sum(-1, keepdim=True) < 0.0
             sign = torch.where(flips, -1.0, 1.0).to(q)
             sign = torch.cat([torch.ones_like(sign[..., :1, :]), sign], -2).cumprod(-2)
             own = torch.cat([own[..., :-4], turn * sign], -1)
-        elif joint.kind in ("continuous", "planar"):
+        elif joint.type.wraps:
             step = own[..., -1:].diff(dim=-2)
             turns = torch.round(step / (2.0 * torch.pi)).cumsum(-2)
             turns = torch.cat([torch.zeros_like(turns[..., :1, :]), turns], -2)
             own = torch.cat([own[..., :-1], own[..., -1:] - 2.0 * torch.pi * turns], -1)
         own = low_pass(own, dt, cutoff, order)
-        if joint.kind in ("ball", "free"):
+        if joint.type.has_quaternion:
             own = torch.cat([own[..., :-4], torch.nn.functional.normalize(own[..., -4:], dim=-1)], -1)
         parts.append(own)
     return torch.cat(parts, -1) if parts else q
@@ -107,10 +107,10 @@ def differentiate(model: Model, time: torch.Tensor, q: torch.Tensor, *, window: 
     middle = torch.arange(count, device=q.device).clamp(half, count - 1 - half)
     around = middle[:, None] + torch.arange(-half, half + 1, device=q.device)
     # Coordinates of the window around each sample itself, and the polynomial in time from that sample.
-    near = chart.coordinates(model, q.unsqueeze(-2), q[..., around, :])
+    near = local_coordinates(model, q.unsqueeze(-2), q[..., around, :])
     offset = (around - torch.arange(count, device=q.device)[:, None]).to(q)
     powers = (offset / half)[..., None] ** torch.arange(degree + 1, device=q.device)
     fitted = torch.linalg.pinv(powers) @ near
     scale = dt * half
     value, rate, second = fitted[..., 0, :], fitted[..., 1, :] / scale, 2.0 * fitted[..., 2, :] / scale**2
-    return Recording(model, recording.time, *chart.motion(model, q, value, rate, second))
+    return Recording(model, recording.time, *motion(model, q, value, rate, second))

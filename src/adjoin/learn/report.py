@@ -302,7 +302,7 @@ def units_of(model: Any, parameter: parameters.Parameter, count: int) -> list[st
         return each * (count // len(each)) if (len(each),) == parameter.tail else [parameter.unit] * count
     sizes = {"dofs": lambda joint: joint.nv, "configuration": lambda joint: joint.nq, "joints": lambda joint: 1}
     own = [
-        (sliding if joint.kind == "prismatic" else turning) or parameter.unit
+        (sliding if joint.type.units[0] == "m" and joint.type.nv == 1 else turning) or parameter.unit
         for joint in model.joints
         for _ in range(sizes[parameter.owner](joint))
     ]

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from adjoin.errors import InputError
-from adjoin.learn.chart import coordinates
 from adjoin.learn.data import columns
 from adjoin.learn.gauss_newton import flatten, raw_numbers, unflatten
+from adjoin.learn.local_coordinates import local_coordinates
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, quantities_of, summary
 from adjoin.learn.windows import Named, Slopes, Windows
@@ -242,7 +242,7 @@ class Shooting(Windows):
             return x[:, -(len(self.q) - 1) :].unflatten(0, self.groups).flatten(1, 2)
 
         q, v = (x.transpose(0, 1) for x in (self.q, self.v))
-        measured = torch.cat([coordinates(self.model, self.q[0, 0], q), v], -1)
+        measured = torch.cat([local_coordinates(self.model, self.q[0, 0], q), v], -1)
         parts = {"residuals": rest * sigma, "measured": measured, "time": self.time}
         return replace(found, noise=found.noise * sigma, **{name: joined(x) for name, x in parts.items()})
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from adjoin.errors import ModelError
 from adjoin.model import coherent, physical
 from adjoin.model.description import Description, JointDescription, LinkDescription, Where
-from adjoin.model.joint import NEUTRAL, NQ, NV, Joint
+from adjoin.model.joint import Joint
 from adjoin.model.model import Model, missing
-from adjoin.model.motion import joint_transform
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import STILL, Transform, transform_compose
@@ -49,7 +48,7 @@ def assemble(
         description: what the file says.
         floating_base: put a free joint under the root link.
         root: keep only this link and what hangs on it.
-        lock: joint name to the value it is frozen at: a number, or `NQ[kind]` numbers.
+        lock: joint name to the value it is frozen at: a number, or as many as it has in q.
         accept: names of physical flaws to take as they are; see `physical`.
         repair: names of physical flaws to repair; see `physical`.
 
@@ -133,7 +132,7 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     values = {name: _lock_value(description.where, moving[name], given) for name, given in lock.items()}
     followers: dict[str, list[Joint]] = {}
     for joint in moving.values():
-        if joint.mimic is not None and joint.name not in values and NQ[joint.kind] == 1:
+        if joint.mimic is not None and joint.name not in values and joint.type.nq == 1:
             followers.setdefault(joint.mimic.joint, []).append(joint)
     waiting = [name for name, value in values.items() if len(value) == 1]
     while waiting:
@@ -155,19 +154,19 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
 
 def _lock_value(where: Where, joint: Joint, given: float | Sequence[float]) -> tuple[float, ...]:
     value = (float(given),) if isinstance(given, (int, float)) else tuple(float(x) for x in given)
-    size = NQ[joint.kind]
+    size = joint.type.nq
     if len(value) != size or not all(map(math.isfinite, value)):
         raise ModelError(f"{where}: lock: joint {joint.name!r} is {joint.kind}: it takes {size} finite number(s)")
-    if joint.kind in ("ball", "free") and math.hypot(*value[-4:]) < 1e-9:
+    if joint.type.has_quaternion and math.hypot(*value[-4:]) < 1e-9:
         raise ModelError(f"{where}: lock: joint {joint.name!r}: its quaternion is zero; it must have length 1")
     return value
 
 
 def joint_motion(joint: Joint, q: Sequence[float]) -> Transform:
     """Where the body's frame is in the joint's placement, in floats: quaternions normalized, right angles exact."""
-    if joint.kind in ("ball", "free"):
+    if joint.type.has_quaternion:
         q = [*q[:-4], *quaternion_normalize((q[-4], q[-3], q[-2], q[-1]))]
-    rotation, position = joint_transform(joint, q)
+    rotation, position = joint.type.transform(joint, q)
     return tidy(rotation), position
 
 
@@ -183,8 +182,8 @@ def _finished(
     keyframes = [
         Keyframe(
             key.name,
-            q=tuple(x for joint in independent for x in key.q.get(joint.name, NEUTRAL[joint.kind])),
-            v=tuple(x for joint in independent for x in key.v.get(joint.name, (0.0,) * NV[joint.kind])),
+            q=tuple(x for joint in independent for x in key.q.get(joint.name, joint.type.neutral)),
+            v=tuple(x for joint in independent for x in key.v.get(joint.name, (0.0,) * joint.type.nv)),
             control=tuple(key.control.get(actuator.name, 0.0) for actuator in actuators),
         )
         for key in description.keyframes

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from adjoin.errors import ModelError
 from adjoin.model.description import MAX_NUMBER, Description, JointDescription, LinkDescription, Where
-from adjoin.model.joint import NV
 from adjoin.model.model import missing
 from adjoin.model.parts import Body
 
@@ -115,7 +114,7 @@ def check_mimics(description: Description, bodies: list[Body]) -> None:
             if len(seen) > MAX_MIMIC:
                 raise ModelError(f"{where}: mimics through more than {MAX_MIMIC} joints")
             leader = joints[name]
-            if NV[leader.kind] != 1 or NV[joint.kind] != 1:
+            if leader.type.nv != 1 or joint.type.nv != 1:
                 raise ModelError(
                     f"{where}: a {joint.kind} joint cannot mimic a {leader.kind} joint; "
                     "both must have one degree of freedom"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from adjoin.errors import InputError, ModelError
-from adjoin.model.joint import NEUTRAL, NV, Joint
+from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import Transform, transform_compose
@@ -36,7 +36,7 @@ def attach(
         pose = transform_compose((place.rotation, place.position), pose)
     if host != WORLD:
         for body in other.bodies:
-            if body.parent == WORLD and body.joint.kind == "free":
+            if body.parent == WORLD and body.joint.type.floating:
                 raise ModelError(
                     f"{other.name!r} has a floating base, joint {body.joint.name!r}: it cannot be attached to a link"
                 )
@@ -197,10 +197,10 @@ def _extended(key: Keyframe, owner: "Model", bodies: Sequence[Body], actuators: 
     for body in bodies:
         joint, where = body.joint, at.get(body.joint.name)
         if joint.nq and where is not None:
-            q += key.q[where.q : where.q + joint.nq]
-            v += key.v[where.v : where.v + joint.nv] or (0.0,) * NV[joint.kind]
+            q += key.q[where.q_slice]
+            v += key.v[where.v_slice] or (0.0,) * joint.nv
         elif joint.nq:
-            q += NEUTRAL[joint.kind]
-            v += (0.0,) * NV[joint.kind]
+            q += joint.type.neutral
+            v += (0.0,) * joint.nv
     known = dict(zip([actuator.name for actuator in owner.actuators], key.control, strict=False))
     return replace(key, q=tuple(q), v=tuple(v), control=tuple(known.get(a.name, 0.0) for a in actuators))

@@ -11,27 +11,37 @@ import torch
 from adjoin.errors import ModelError
 from adjoin.model import compose, manifold, parameters, table, validate
 from adjoin.model import digest as content
-from adjoin.model.joint import NEUTRAL, Joint, Vec3
+from adjoin.model.joint import Joint, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
 
 
 @dataclass(frozen=True)
-class Coordinates:
-    """Where a body's joint finds its numbers: joint q = multiplier * q[q:] + offset, joint v = multiplier * v[v:].
+class JointCoordinates:
+    """Where a joint finds its numbers: its q is multiplier * q[q_slice] + offset, its v is multiplier * v[v_slice].
 
     Attributes:
         leader: index of the body whose joint has the coordinates: the body itself, unless its joint mimics another.
-        q: where the leader's part of q begins.
-        v: where the leader's part of v begins.
+        q_slice: the leader's part of q.
+        v_slice: the leader's part of v.
         multiplier: 1 unless the joint mimics another.
         offset: 0 unless the joint mimics another.
     """
 
     leader: int
-    q: int
-    v: int
+    q_slice: slice
+    v_slice: slice
     multiplier: float
     offset: float
+
+    @property
+    def q(self) -> int:
+        """Where the leader's part of q begins."""
+        return self.q_slice.start
+
+    @property
+    def v(self) -> int:
+        """Where the leader's part of v begins."""
+        return self.v_slice.start
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +100,12 @@ class Model:
         return tuple(body.joint for body in self.bodies)
 
     @cached_property
-    def coordinates(self) -> tuple[Coordinates, ...]:
+    def coordinates(self) -> tuple[JointCoordinates, ...]:
         """Where the joint of every body finds its coordinates."""
         q = v = 0
-        own: list[tuple[int, int]] = []
+        slices: list[tuple[slice, slice]] = []
         for joint in self.joints:
-            own.append((q, v))
+            slices.append((slice(q, q + joint.nq), slice(v, v + joint.nv)))
             q, v = q + joint.nq, v + joint.nv
         found = []
         for index in range(len(self.bodies)):
@@ -104,8 +114,13 @@ class Model:
                 offset += multiplier * mimic.offset
                 multiplier *= mimic.multiplier
                 leader = self._joint_indices[mimic.joint]
-            found.append(Coordinates(leader, *own[leader], multiplier, offset))
+            found.append(JointCoordinates(leader, *slices[leader], multiplier, offset))
         return tuple(found)
+
+    @cached_property
+    def independent_joints(self) -> tuple[tuple[Joint, JointCoordinates], ...]:
+        """The joints that have coordinates of their own, which are all but those that mimic others."""
+        return tuple(pair for pair in zip(self.joints, self.coordinates, strict=True) if pair[0].nq)
 
     @cached_property
     def mass(self) -> float:
@@ -121,7 +136,7 @@ class Model:
         lower = [-math.inf] * self.nq
         upper = [math.inf] * self.nq
         for joint, where in zip(self.joints, self.coordinates, strict=True):
-            if joint.kind in ("revolute", "continuous", "prismatic") and where.multiplier != 0.0:
+            if joint.type.limited == "coordinate" and where.multiplier != 0.0:
                 ends = sorted((bound - where.offset) / where.multiplier for bound in (joint.lower, joint.upper))
                 lower[where.q] = max(lower[where.q], ends[0])
                 upper[where.q] = min(upper[where.q], ends[1])
@@ -180,7 +195,7 @@ class Model:
         Returns:
             q, (*batch, nq).
         """
-        numbers = [x for joint in self.joints if joint.nq for x in NEUTRAL[joint.kind]]
+        numbers = [x for joint, _ in self.independent_joints for x in joint.type.neutral]
         return torch.tensor(numbers, dtype=dtype or torch.get_default_dtype(), device=device).expand(*batch, -1).clone()
 
     def random(
@@ -298,7 +313,7 @@ class Model:
         for name in self._driven(joints):
             joint = self.joints[self.joint_index(name)]
             effort = (-joint.effort_limit, joint.effort_limit)
-            motors.append(Actuator(f"{name}", name, gear=(1.0,) * len(joint.damping), control_range=effort))
+            motors.append(Actuator(f"{name}", name, gear=(1.0,) * joint.type.nv, control_range=effort))
         return replace(self, actuators=tuple(motors), keyframes=tuple(replace(k, control=()) for k in self.keyframes))
 
     def with_servos(

@@ -3,7 +3,6 @@
 import math
 from typing import TYPE_CHECKING
 
-from adjoin.model.joint import NQ, NV
 from adjoin.model.parts import WORLD
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def render(model: "Model") -> str:
         if joint.mimic:
             q, v = f"{joint.mimic.multiplier:g} {joint.mimic.joint}{joint.mimic.offset:+g}", ""
         else:
-            q, v = _span(where.q, NQ[joint.kind]), _span(where.v, NV[joint.kind])
+            q, v = _span(where.q, joint.type.nq), _span(where.v, joint.type.nv)
         rows.append(
             (
                 str(index),

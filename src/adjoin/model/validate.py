@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from adjoin.errors import ModelError
-from adjoin.model.joint import NQ, NV, Joint, Mat3
+from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD
 from adjoin.spatial.vector import IDENTITY
 
@@ -90,17 +90,16 @@ def _pose(where: str, position: Sequence[float], rotation: Mat3) -> None:
 
 def _joint(joint: Joint) -> None:
     where = f"joint {joint.name!r}"
-    if joint.kind not in NQ:
-        raise ModelError(f"{where}: kind {joint.kind!r} is not one of {', '.join(NQ)}")
     _finite(where, "axis", joint.axis, 3)
     length = math.hypot(*joint.axis)
     if abs(length - 1.0) > 1e-9:
         raise ModelError(f"{where}: axis has length {length:.6g}; it must be a unit vector")
     for field in ("damping", "friction", "armature", "stiffness"):
-        _finite(where, field, getattr(joint, field), NV[joint.kind])
+        _finite(where, field, getattr(joint, field), joint.type.nv)
         if min(getattr(joint, field)) < 0.0:
             raise ModelError(f"{where}: {field} is negative ({min(getattr(joint, field)):g})")
-    _finite(where, "spring_reference", joint.spring_reference, NQ[joint.kind])
+    _finite(where, "spring_reference", joint.spring_reference, joint.type.nq)
+    _finite(where, f"constants ({', '.join(joint.type.constants)})", joint.constants, len(joint.type.constants))
     for field in ("lower", "upper", "velocity_limit", "effort_limit"):
         if math.isnan(getattr(joint, field)):
             raise ModelError(f"{where}: {field} is nan")
@@ -124,7 +123,7 @@ def _mimics(model: "Model") -> None:
                 raise ModelError(f"{where}: mimics joint {following.mimic.joint!r}, which does not exist")
             if leader.name in seen:
                 raise ModelError(f"{where}: mimics itself through {' -> '.join([*seen, leader.name])}")
-            if NV[leader.kind] != 1 or NV[joint.kind] != 1:
+            if leader.type.nv != 1 or joint.type.nv != 1:
                 raise ModelError(f"{where}: a {joint.kind} joint cannot mimic a {leader.kind} joint; both need one dof")
             seen.append(leader.name)
             following = leader
@@ -167,7 +166,7 @@ def _actuators(model: "Model") -> None:
         joint = joints.get(actuator.joint)
         if joint is None:
             raise ModelError(f"{where}: joint {actuator.joint!r} does not exist")
-        _finite(where, "gear", actuator.gear, NV[joint.kind])
+        _finite(where, "gear", actuator.gear, joint.type.nv)
         _finite(where, "gain", [actuator.gain])
         _finite(where, "bias", actuator.bias, 3)
         for field in ("control_range", "force_range"):

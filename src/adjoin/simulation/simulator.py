@@ -103,7 +103,7 @@ class Simulator:
         if terrain is not None and ground is False:
             raise InputError("Simulator: terrain is ground; pass ground=True, or leave it out")
         if ground is None:
-            floating = any(body.parent == WORLD and body.joint.kind == "free" for body in model.bodies)
+            floating = any(body.parent == WORLD and body.joint.type.floating for body in model.bodies)
             loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
             ground = (floating and loose) or terrain is not None
         self.model = with_ground(model) if ground else model

@@ -6,7 +6,7 @@ force is (moment about the origin, force).
 """
 
 from adjoin.spatial import vector
-from adjoin.spatial.angles import cosc, cotc, sincc
+from adjoin.spatial.angles import cosc, cotc, cotc_slope, sincc
 from adjoin.spatial.rotation import (
     Quaternion,
     compose,
@@ -17,7 +17,7 @@ from adjoin.spatial.rotation import (
     quaternion_multiply,
 )
 from adjoin.spatial.scalar import Scalar
-from adjoin.spatial.vector import IDENTITY, ZERO, Matrix3, Vector3
+from adjoin.spatial.vector import AXES, IDENTITY, ZERO, Matrix3, Vector3
 
 Transform = tuple[Matrix3, Vector3]
 Spatial = tuple[Vector3, Vector3]
@@ -125,3 +125,38 @@ def se3_between(q0: Quaternion, p0: Vector3, q1: Quaternion, p1: Vector3) -> Spa
     """The body-frame velocity (angular, linear) that leads from pose 0 to pose 1 in unit time."""
     step = vector.apply_transposed(from_quaternion(q0), vector.subtract(p1, p0))
     return se3_log(quaternion_multiply(quaternion_conjugate(q0), q1), step)
+
+
+def so3_log_slope(phi: Vector3, direction: Vector3) -> Vector3:
+    """The change of the rotation vector phi by a small turn about a direction in the body's frame.
+
+    The inverse of the right Jacobian of SO(3), 1 + [phi]x / 2 + c [phi]x², times the direction (Barfoot, State
+    Estimation for Robotics, chapter 7).
+    """
+    once = vector.cross(phi, direction)
+    c = 0.25 * cotc(0.25 * vector.dot(phi, phi))
+    return vector.add(direction, vector.add(vector.scale(0.5, once), vector.scale(c, vector.cross(phi, once))))
+
+
+def se3_log_slopes(phi: Vector3, position: Vector3) -> list[tuple[Vector3, Vector3]]:
+    """The changes (linear, angular) of the logarithm of a pose by its six small motions in the body's frame.
+
+    The translation of the logarithm is V⁻¹ p with V⁻¹ = 1 - [phi]x / 2 + c [phi]x²; it changes with p and with phi.
+
+    Args:
+        phi: rotation vector of the pose.
+        position: p, of the pose.
+    """
+    quarter = 0.25 * vector.dot(phi, phi)
+    c, slope = 0.25 * cotc(quarter), 0.125 * cotc_slope(quarter)
+    once = vector.cross(phi, position)
+    twice = vector.cross(phi, once)
+    columns = [(so3_log_slope(phi, axis), ZERO) for axis in AXES]
+    for axis in AXES:
+        change = so3_log_slope(phi, axis)
+        moved = vector.cross(change, position)
+        twice_moved = vector.add(vector.cross(change, once), vector.cross(phi, moved))
+        along = vector.add(vector.scale(-0.5, moved), vector.scale(c, twice_moved))
+        along = vector.add(along, vector.scale(slope * vector.dot(phi, change), twice))
+        columns.append((along, change))
+    return columns

@@ -8,7 +8,8 @@ Vector3 = tuple[Scalar, Scalar, Scalar]
 Matrix3 = tuple[Vector3, Vector3, Vector3]
 
 ZERO: Vector3 = (0.0, 0.0, 0.0)
-IDENTITY: Matrix3 = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+AXES: Matrix3 = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+IDENTITY: Matrix3 = AXES
 
 
 def add(a: Vector3, b: Vector3) -> Vector3:

@@ -52,7 +52,7 @@ class Drawing:
             return torch.tensor(self.model.keyframes[0].q)
         q = self.model.neutral()
         coordinates = zip(self.model.joints, self.model.coordinates, strict=True)
-        heights = [where.q + 2 for joint, where in coordinates if joint.kind == "free"]
+        heights = [where.q + 2 for joint, where in coordinates if joint.type.floating]
         if heights:
             poses = self.poses(q)
             down = _matrices(poses)[:, 2]

@@ -61,7 +61,7 @@ def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None, 
     shown = {part.body for part in found}
     size = _size(model)
     for index, body in enumerate(model.bodies):
-        if index not in shown and body.joint.kind != "free":
+        if index not in shown and not body.joint.type.floating:
             found += _skeleton(model, index, size, segments)
     return found
 

@@ -98,7 +98,7 @@ class Scene:
         """
         low, high = self.drawing.extent(self.drawing.poses(q))
         if self._floor is not None:
-            floats = any(body.joint.kind == "free" for body in self.model.bodies)
+            floats = any(body.joint.type.floating for body in self.model.bodies)
             level = 0.0 if floats or low[2] > -0.2 * self.size else float(low[2])
             self._floor.position = (0.0, 0.0, level)
         low, high = low + self.offsets.min(0), high + self.offsets.max(0)

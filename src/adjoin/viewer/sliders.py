@@ -8,21 +8,8 @@ import torch
 
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
-from adjoin.spatial.rotation import (
-    from_quaternion,
-    from_rpy,
-    quaternion_exp,
-    quaternion_log,
-    quaternion_normalize,
-    to_quaternion,
-    to_rpy,
-)
 
-ANGLES = ("roll", "pitch", "yaw")
-NUMBERS: dict[str, tuple[str, ...]] = {"free": ("x", "y", "z", *ANGLES), "ball": ANGLES, "planar": ("x", "y", "angle")}
-"""What sliders of joints with several degrees of freedom are called."""
 FARTHEST = 2.0  # m, of a base from where it was first
-LONGEST = 1.0  # m, of a sliding joint without limits
 
 
 class Sliders:
@@ -56,34 +43,34 @@ class Sliders:
         self._q = q
         self._following = True
         for joint, start, sliders in self._joints:
-            values = _numbers(joint.kind, q[self._environment.value, start : start + joint.nq].tolist())
+            values = joint.type.to_sliders(q[self._environment.value, start : start + joint.nq].tolist())
             for slider, value in zip(sliders, values, strict=True):
                 slider.value = min(max(value, slider.min), slider.max)
         self._following = False
 
     def _add(self, gui: Any, joint: Joint, start: int, lower: float, upper: float) -> None:
-        here = self._q[0, start : start + joint.nq].tolist()
-        if joint.kind in NUMBERS:
-            names = NUMBERS[joint.kind]
+        if joint.type.slider_names:
+            here = joint.type.to_sliders(self._q[0, start : start + joint.nq].tolist())
+            numbers = zip(joint.type.slider_names, joint.type.units, here, strict=True)
             with gui.add_folder(f"{joint.name} ({joint.kind})", expand_by_default=False):
                 sliders = [
-                    _slider(gui, name, value - FARTHEST, value + FARTHEST, "m")
-                    if name in ("x", "y", "z")
-                    else _slider(gui, name, -math.pi, math.pi, "rad")
-                    for name, value in zip(names, _numbers(joint.kind, here), strict=True)
+                    _slider(gui, name, value - FARTHEST, value + FARTHEST, unit)
+                    if unit == "m"
+                    else _slider(gui, name, -math.pi, math.pi, unit)
+                    for name, unit, value in numbers
                 ]
         else:
-            unit, free = ("m", LONGEST) if joint.kind == "prismatic" else ("rad", math.pi)
-            lower = lower if math.isfinite(lower) else min(-free, upper - 2 * free)
-            upper = upper if math.isfinite(upper) else max(free, lower + 2 * free)
-            sliders = [_slider(gui, joint.name, lower, upper, unit)]
+            reach = joint.type.reach(joint)[0]
+            lower = lower if math.isfinite(lower) else min(-reach, upper - 2 * reach)
+            upper = upper if math.isfinite(upper) else max(reach, lower + 2 * reach)
+            sliders = [_slider(gui, joint.name, lower, upper, joint.type.units[0])]
         for slider in sliders:
             slider.on_update(lambda _: self._dragged(joint, start, sliders))
         self._joints.append((joint, start, sliders))
 
     def _dragged(self, joint: Joint, start: int, sliders: Sequence[Any]) -> None:
         if not self._following:
-            values = _coordinates(joint, [slider.value for slider in sliders])
+            values = joint.type.from_sliders(joint, [slider.value for slider in sliders])
             self._set(slice(start, start + joint.nq), torch.tensor(values))
 
     def _set(self, which: slice, values: torch.Tensor) -> None:
@@ -101,26 +88,3 @@ def _slider(gui: Any, name: str, lower: float, upper: float, unit: str) -> Any:
     least, most = inner if inner[0] <= inner[1] else (lower, upper)
     hint = f"{name}, {lower:.4g} to {upper:.4g} {unit}"
     return gui.add_slider(name, least, most, 10.0**-digits, min(max(0.0, least), most), hint=hint)
-
-
-def _numbers(kind: str, q: Sequence[float]) -> list[float]:
-    """What the sliders of a joint say."""
-    if kind not in ("free", "ball"):
-        return list(q)
-    w, x, y, z = q[-4:]
-    return [*q[:-4], *to_rpy(from_quaternion(quaternion_normalize((w, x, y, z))))]
-
-
-def _coordinates(joint: Joint, numbers: Sequence[float]) -> list[float]:
-    """The other way round; a ball joint turns no farther than its greatest angle."""
-    if joint.kind not in ("free", "ball"):
-        return list(numbers)
-    roll, pitch, yaw = numbers[-3:]
-    turn = to_quaternion(from_rpy(roll, pitch, yaw))
-    if joint.kind == "ball":
-        vector = quaternion_log(turn)
-        angle = math.hypot(*vector)
-        if angle > joint.upper:
-            x, y, z = (joint.upper / angle * v for v in vector)
-            turn = quaternion_exp((x, y, z))
-    return [*numbers[:-3], *turn]

@@ -77,10 +77,10 @@ class Links:
         for index in self.joints:
             joint, at = self.model.joints[index], self.model.coordinates[index]
             own = list(range(q, q + joint.nq))
-            if joint.kind in ("ball", "free"):
+            if joint.type.has_quaternion:
                 own = [*own[:-4], own[-1], *own[-4:-1]]
-            q_places[at.q : at.q + joint.nq] = own
-            v_places[at.v : at.v + joint.nv] = range(v, v + joint.nv)
+            q_places[at.q_slice] = own
+            v_places[at.v_slice] = range(v, v + joint.nv)
             q, v = q + joint.nq, v + joint.nv
         return q_places, v_places
 
@@ -167,6 +167,6 @@ class Links:
             known = all(
                 is_number(x) for x in (mass, *moment, *second, *placements[index][1], *sum(placements[index][0], ()))
             )
-            if known and parent != WORLD and body.joint.kind in ("revolute", "continuous"):
+            if known and parent != WORLD and body.joint.turns_about_axis:
                 contents[index], moved = matter.without_axis(contents[index], body.joint.axis)
                 contents[parent] = matter.together(contents[parent], matter.to_parent(placements[index], moved))

@@ -5,7 +5,7 @@ from every_joint import every_joint, seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adjoin.learn import chart
+from adjoin.learn import local_coordinates
 
 
 @settings(max_examples=20, deadline=None)
@@ -17,10 +17,12 @@ def test_coordinates_come_back_and_rates_are_derivatives(seed, size):
     step = 1e-5
 
     def at(time):
-        return chart.motion(model, center, value + time * rate + 0.5 * time**2 * second, rate + time * second, second)
+        return local_coordinates.motion(
+            model, center, value + time * rate + 0.5 * time**2 * second, rate + time * second, second
+        )
 
     (before, slower, _), (q, v, a), (after, faster, _) = at(-step), at(0.0), at(step)
     assert torch.allclose(model.difference(before, after) / (2.0 * step), v, atol=1e-8)
     assert torch.allclose((faster - slower) / (2.0 * step), a, atol=1e-8)
     if value.abs().max() < 1.5:  # within half a turn
-        assert torch.allclose(chart.coordinates(model, center, q), value, atol=1e-12)
+        assert torch.allclose(local_coordinates.local_coordinates(model, center, q), value, atol=1e-12)
