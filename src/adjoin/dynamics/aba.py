@@ -42,9 +42,7 @@ class ArticulatedBodies:
 
     def __init__(self, state: State):
         self.state, robot = state, state.robot
-        inertias: list[Articulated] = [
-            articulated.from_rigid(*numbers) for numbers in zip(robot.mass, robot.moment, robot.inertia, strict=True)
-        ]
+        inertias: list[Articulated] = [articulated.from_rigid(*rigid) for rigid in robot.regrouped_inertias]
         armature = robot.numbers("armature")
         self.U: list[list[Spatial]] = [[] for _ in inertias]
         self.D: list[Factor] = [Factor([])] * robot.count

@@ -30,7 +30,7 @@ NONE: inertia.Symmetric3 = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 def carried_masses(robot: Robot) -> dict[int, Scalar]:
     """Of each body and all that it carries; the world carries the whole robot."""
-    found = {**dict(enumerate(robot.mass)), WORLD: 0.0}
+    found = {**dict(enumerate(moments.mass for moments in robot.regrouped)), WORLD: 0.0}
     for body in reversed(range(robot.count)):
         found[robot.parents[body]] = found[robot.parents[body]] + found[body]
     return found
@@ -44,7 +44,7 @@ def carried_moments(state: State, rates: int = 0) -> dict[int, list[Vector3]]:
         rates: how many derivatives, up to two; the second needs `state.a`.
     """
     robot, masses = state.robot, carried_masses(state.robot)
-    found = {body: [h, ZERO, ZERO] for body, h in enumerate(robot.moment)}
+    found = {body: [h, ZERO, ZERO] for body, (_, h, _) in enumerate(robot.regrouped)}
     found[WORLD] = [ZERO, ZERO, ZERO]
     for body in reversed(range(robot.count)):
         (rotation, position), (h, h1, h2), mass = state.transforms[body], found[body], masses[body]
@@ -139,16 +139,15 @@ def total_about_center(state: State, forces: Sequence[Spatial]) -> Spatial:
 @quantity("centroidal_momentum", "q", "v")
 def centroidal_momentum_of(state: State) -> list[Scalar]:
     """`centroidal_momentum` over scalars."""
-    robot = state.robot
-    bodies = zip(robot.mass, robot.moment, robot.inertia, strict=True)
-    momenta = [momentum(body, velocity) for body, velocity in zip(bodies, state.velocities, strict=True)]
+    bodies = zip(state.robot.regrouped_inertias, state.velocities, strict=True)
+    momenta = [momentum(rigid, velocity) for rigid, velocity in bodies]
     return stacked(total_about_center(state, momenta))
 
 
 @quantity("centroidal_momentum_rate", "q", "v", "a")
 def centroidal_momentum_rate_of(state: State) -> list[Scalar]:
     """`centroidal_momentum_rate` over scalars: the forces that the motion needs, were there no gravity."""
-    weightless = Robot(state.robot.model, {**state.robot.given, "gravity": ZERO})
+    weightless = Robot(state.robot.model, {**state.robot.params, "gravity": ZERO})
     forces = body_forces(State(weightless, state.q, state.v), state.a)
     return stacked(total_about_center(state, forces))
 

@@ -19,7 +19,7 @@ Composite = tuple[Scalar, Vector3, inertia.Symmetric3]
 def composite_inertias(state: State) -> list[Composite]:
     """Of each body and all that it carries, in the body's frame."""
     robot = state.robot
-    found: list[Composite] = list(zip(robot.mass, robot.moment, robot.inertia, strict=True))
+    found: list[Composite] = list(robot.regrouped_inertias)
     for body in reversed(range(robot.count)):
         parent = robot.parents[body]
         if parent != WORLD:

@@ -21,9 +21,10 @@ def kinetic_energy_of(state: State) -> Scalar:
     for armature, rate in zip(robot.numbers("armature"), state.v, strict=True):
         double = double + armature * (rate * rate)
     for body, (omega, velocity) in enumerate(state.velocities):
-        spin = vector.apply(inertia.to_matrix(robot.inertia[body]), omega)
-        around = vector.cross(omega, vector.scale(2.0, robot.moment[body]))
-        push = vector.add(vector.scale(robot.mass[body], velocity), around)
+        mass, first_moment, rotational = robot.regrouped_inertias[body]
+        spin = vector.apply(inertia.to_matrix(rotational), omega)
+        around = vector.cross(omega, vector.scale(2.0, first_moment))
+        push = vector.add(vector.scale(mass, velocity), around)
         double = double + vector.dot(omega, spin) + vector.dot(velocity, push)
     return 0.5 * double
 

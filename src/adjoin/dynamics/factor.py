@@ -35,8 +35,8 @@ class InertiaFactor(Factor):
     def _recurse(self, subtrees: Subtrees) -> None:
         robot, armature = subtrees.robot, subtrees.robot.numbers("armature")
         inertias: list[Articulated] = []
-        for matter, operators in zip(subtrees.bodies, subtrees.alone, strict=True):
-            inertias.append(articulated.from_rigid(matter.mass, matter.moment, from_matrix(operators.about)))
+        for moments, operators in zip(subtrees.bodies, subtrees.alone, strict=True):
+            inertias.append(articulated.from_rigid(moments.mass, moments.first, from_matrix(operators.about)))
         for body in reversed(range(robot.count)):
             own = subtrees.directions[body]
             U = [articulated.apply(inertias[body], s) for _, s in own]

@@ -145,7 +145,7 @@ def _turned_frames(robot: Robot) -> list[Turned]:
 def _quaternions(robot: Robot, owner: str) -> list[Quaternion]:
     """Of the placements of joints or frames."""
     rows = [tuple(row) for row in robot.numbers(f"{owner}_rotation")]
-    return [quaternion_normalize(row) for row in rows] if f"{owner}_rotation" in robot.given else rows
+    return [quaternion_normalize(row) for row in rows] if f"{owner}_rotation" in robot.params else rows
 
 
 @quantity("forward_kinematics", "q")

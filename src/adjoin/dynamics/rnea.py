@@ -69,8 +69,9 @@ def body_forces(state: State, a: Sequence[Scalar]) -> list[Spatial]:
     robot, forces = state.robot, []
     for body, (omega, alpha, acceleration) in enumerate(motions(state, a)):
         k = spin_matrix(omega, alpha)
-        force = vector.add(vector.scale(robot.mass[body], acceleration), vector.apply(k, robot.moment[body]))
-        moment = vector.add(vector.cross(robot.moment[body], acceleration), axial(k, robot.second_moment[body]))
+        mass, first, second = robot.regrouped[body]
+        force = vector.add(vector.scale(mass, acceleration), vector.apply(k, first))
+        moment = vector.add(vector.cross(first, acceleration), axial(k, second))
         outside = state.loads[body]
         forces.append((vector.subtract(moment, outside[0]), vector.subtract(force, outside[1])))
     return forces

@@ -1,6 +1,6 @@
 """A model's numbers over scalars: constants of the kernel, or traced where a caller passes them as parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,16 +8,13 @@ from adjoin.model import parameters
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
-from adjoin.spatial import mass_moments as matter
-from adjoin.spatial import vector
-from adjoin.spatial.inertia import Symmetric3, about_origin, second_moment
-from adjoin.spatial.mass_moments import Matter
+from adjoin.spatial import mass_moments, vector
+from adjoin.spatial.inertia import Symmetric3
+from adjoin.spatial.mass_moments import MassMoments
 from adjoin.spatial.motion import Spatial, Transform
 from adjoin.spatial.rotation import from_quaternion, quaternion_normalize
-from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.spatial.vector import Matrix3, Vector3
-
-_MATTER = ("mass", "com", "inertia", "joint_position", "joint_rotation")
 
 
 class Robot:
@@ -25,61 +22,39 @@ class Robot:
 
     Args:
         model: the robot.
-        given: parameter name -> its values as nested sequences of scalars; the others are the model's own.
+        params: parameter name -> its values as nested sequences of scalars; the others are the model's own.
     """
 
-    def __init__(self, model: Model, given: Mapping[str, Any] | None = None):
+    def __init__(self, model: Model, params: Mapping[str, Any] | None = None):
         self.model = model
-        self.given = dict(given or {})
+        self.params = dict(params or {})
         self.parents = [body.parent for body in model.bodies]
         self.count = len(model.bodies)
         self.nv = model.nv
 
     def numbers(self, name: str) -> Any:
-        """A parameter's values: those given, else the model's."""
-        return self.given[name] if name in self.given else parameters.numbers(self.model, parameters.named(name))
-
-    @cached_property
-    def matter(self) -> list[Matter]:
-        """What each body is made of, about its frame's origin.
-
-        What lies on the axis of a joint that turns moves alike whether the child has it or the parent. Where these
-        numbers are known now the parent gets it, which changes nothing but the work: zeros are left behind (Khalil and
-        Gautier, Modeling, Identification and Control of Robots, chapter 9).
-        """
-        rows = zip(*[self.numbers(name) for name in _MATTER[:3]], strict=True)
-        found: list[Matter] = []
-        for mass, com, central in rows:
-            center = vector.vector3(com)
-            about = about_origin((mass, center, tuple(central)))
-            found.append((mass, vector.scale(mass, center), second_moment(about)))
-        if not any(name in self.given for name in _MATTER):
-            for body in reversed(range(self.count)):
-                joint, parent = self.joint(body), self.parents[body]
-                if parent != WORLD and joint.turns_about_axis:
-                    found[body], moved = matter.without_axis(found[body], joint.axis)
-                    found[parent] = matter.together(found[parent], matter.to_parent(self.placements[body], moved))
-        return found
+        """A parameter's values: those passed as `params`, else the model's."""
+        return self.params[name] if name in self.params else parameters.numbers(self.model, parameters.named(name))
 
     @cached_property
     def mass(self) -> list[Scalar]:
-        """Of each body's `matter`."""
-        return [mass for mass, _, _ in self.matter]
+        """Mass of each body."""
+        return list(self.numbers("mass"))
 
     @cached_property
-    def moment(self) -> list[Vector3]:
-        """First moment of each body's `matter`: mass times center of mass."""
-        return [moment for _, moment, _ in self.matter]
+    def regrouped(self) -> list[MassMoments]:
+        """Mass moments that give the same dynamics as those of the bodies, with less work; see `regroup`.
+
+        A body's own mass is in `mass`: of what is here, only sums over whole trees are those of the robot.
+        """
+        rows = zip(*[self.numbers(name) for name in ("mass", "com", "inertia")], strict=True)
+        moments = [mass_moments.from_inertia(mass, vector.vector3(com), tuple(central)) for mass, com, central in rows]
+        return regroup(self.model, moments, self.placements)
 
     @cached_property
-    def second_moment(self) -> list[Symmetric3]:
-        """Of each body's `matter`: the integral of r rᵀ dm."""
-        return [second for _, _, second in self.matter]
-
-    @cached_property
-    def inertia(self) -> list[Symmetric3]:
-        """Rotational inertia of each body's `matter`, about its frame's origin."""
-        return [matter.rotational(second) for second in self.second_moment]
+    def regrouped_inertias(self) -> list[tuple[Scalar, Vector3, Symmetric3]]:
+        """`regrouped` as mass, first moment, and rotational inertia about the frame's origin."""
+        return [(moments.mass, moments.first, moments.rotational_inertia) for moments in self.regrouped]
 
     @cached_property
     def placements(self) -> list[Transform]:
@@ -136,11 +111,28 @@ class Robot:
     def _placed(self, name: str, own: list[tuple[Vector3, Matrix3]]) -> list[Transform]:
         positions: Any = [position for position, _ in own]
         rotations: Any = [rotation for _, rotation in own]
-        if f"{name}_position" in self.given:
-            positions = [vector.vector3(row) for row in self.given[f"{name}_position"]]
-        if f"{name}_rotation" in self.given:
-            rotations = [from_quaternion(quaternion_normalize(tuple(row))) for row in self.given[f"{name}_rotation"]]
+        if f"{name}_position" in self.params:
+            positions = [vector.vector3(row) for row in self.params[f"{name}_position"]]
+        if f"{name}_rotation" in self.params:
+            rotations = [from_quaternion(quaternion_normalize(tuple(row))) for row in self.params[f"{name}_rotation"]]
         return list(zip(rotations, positions, strict=True))
+
+
+def regroup(model: Model, moments: Sequence[MassMoments], placements: Sequence[Transform]) -> list[MassMoments]:
+    """Mass moments of the bodies, with what lies on the axis of a joint that turns given to the parent.
+
+    It moves alike whether the child has it or the parent, so dynamics stay the same, and zeros are left behind (Khalil
+    and Gautier, Modeling, Identification and Control of Robots, chapter 9). Only numbers that are known now are moved.
+    """
+    regrouped = list(moments)
+    for index, body in reversed(list(enumerate(model.bodies))):
+        rotation, position = placements[index]
+        known = regrouped[index].is_known and all(map(is_number, (*position, *sum(rotation, ()))))
+        if known and body.parent != WORLD and body.joint.turns_about_axis:
+            regrouped[index], moved = mass_moments.split_off_axis(regrouped[index], body.joint.axis)
+            parent = regrouped[body.parent]
+            regrouped[body.parent] = mass_moments.add(parent, mass_moments.to_parent(placements[index], moved))
+    return regrouped
 
 
 def _scaled(s: float, m: Spatial) -> Spatial:

@@ -3,7 +3,7 @@
 With the same axes everywhere, what a body carries is summed by shifting alone; with an origin of its own for each, the
 numbers of small bodies far from the root stay as exact as they are. All is at one instant, in frames at rest.
 
-Matter is its mass m, first moment h and second moment Sigma, and what its velocity adds: the momentum p and the matrix
+A body has its mass m, first moment h and second moment Sigma, and what its velocity adds: the momentum p and the matrix
 K = integral of u rᵀ dm, where u is the velocity of the particle at r. The matrix B of Coriolis forces (Echeandia and
 Wensing 2021, Numerical methods to compute the Coriolis matrix and Christoffel symbols for rigid-body systems) is then
 
@@ -27,40 +27,40 @@ from adjoin.spatial.vector import IDENTITY, ZERO, Matrix3, Vector3
 Enter = Callable[[int, int, Scalar], None]
 
 
-class Matter(NamedTuple):
-    """A body, or several: m, h, Sigma, p and K as above."""
+class MovingMoments(NamedTuple):
+    """Mass moments of a body, or of several, and what their velocity adds: m, h, Sigma, p and K as above."""
 
     mass: Scalar
-    moment: Vector3
+    first: Vector3
     second: inertia.Symmetric3
     momentum: Vector3
-    spread: Matrix3
+    velocity_moment: Matrix3
 
 
-def together(a: Matter, b: Matter) -> Matter:
-    """Two as one."""
-    return Matter(
+def add_moments(a: MovingMoments, b: MovingMoments) -> MovingMoments:
+    """The moments of two bodies together."""
+    return MovingMoments(
         a.mass + b.mass,
-        vector.add(a.moment, b.moment),
+        vector.add(a.first, b.first),
         inertia.symmetric_add(a.second, b.second),
         vector.add(a.momentum, b.momentum),
-        matrix_add(a.spread, b.spread),
+        matrix_add(a.velocity_moment, b.velocity_moment),
     )
 
 
-def shifted(offset: Vector3, a: Matter) -> Matter:
-    """The same about another origin, from which the old one is at `offset`."""
+def shift_moments(offset: Vector3, a: MovingMoments) -> MovingMoments:
+    """The same moments about another origin, from which the old one is at `offset`."""
     moved = vector.scale(a.mass, offset)
-    middle = vector.add(a.moment, vector.scale(0.5, moved))
+    middle = vector.add(a.first, vector.scale(0.5, moved))
     x, y, z = offset
     i, j, k = middle
     cross = (2.0 * (x * i), x * j + y * i, x * k + z * i, 2.0 * (y * j), y * k + z * j, 2.0 * (z * k))
-    return Matter(
+    return MovingMoments(
         a.mass,
-        vector.add(a.moment, moved),
+        vector.add(a.first, moved),
         inertia.symmetric_add(a.second, cross),
         a.momentum,
-        matrix_add(a.spread, outer(a.momentum, offset)),
+        matrix_add(a.velocity_moment, outer(a.momentum, offset)),
     )
 
 
@@ -90,13 +90,13 @@ def force_from(offset: Vector3, f: Spatial) -> Spatial:
 
 
 class Operators:
-    """The inertia I of some matter, and its matrix B of Coriolis forces."""
+    """The inertia I of a body, or of several, and the matrix B of their Coriolis forces."""
 
-    def __init__(self, matter: Matter):
-        xx, xy, xz, yy, yz, zz = matter.second
-        self.mass, self.moment, self.momentum = matter.mass, matter.moment, matter.momentum
+    def __init__(self, moments: MovingMoments):
+        xx, xy, xz, yy, yz, zz = moments.second
+        self.mass, self.first, self.momentum = moments.mass, moments.first, moments.momentum
         self.about: Matrix3 = ((yy + zz, -xy, -xz), (-xy, xx + zz, -yz), (-xz, -yz, xx + yy))
-        x, y, z = matter.spread
+        x, y, z = moments.velocity_moment
         self.turning: Matrix3 = (
             (y[1] + z[2], -x[1], -x[2]),
             (-y[0], x[0] + z[2], -y[2]),
@@ -106,8 +106,8 @@ class Operators:
     def I(self, m: Spatial) -> Spatial:  # noqa: E743
         """The momentum of a motion."""
         angular, linear = m
-        moment = vector.add(vector.apply(self.about, angular), vector.cross(self.moment, linear))
-        return moment, vector.subtract(vector.scale(self.mass, linear), vector.cross(self.moment, angular))
+        moment = vector.add(vector.apply(self.about, angular), vector.cross(self.first, linear))
+        return moment, vector.subtract(vector.scale(self.mass, linear), vector.cross(self.first, angular))
 
     def B(self, angular: Vector3) -> Spatial:
         """The Coriolis force of a motion with this angular part."""
@@ -194,26 +194,26 @@ class Subtrees:
         return found
 
     @cached_property
-    def bodies(self) -> list[Matter]:
-        """Each body alone."""
+    def bodies(self) -> list[MovingMoments]:
+        """Moments of each body alone."""
         robot, found = self.robot, []
         for body, (turn, (omega, velocity)) in enumerate(zip(self.rotations, self.velocities, strict=True)):
-            mass, moment = robot.mass[body], vector.apply(turn, robot.moment[body])
-            second = inertia.rotate(turn, robot.second_moment[body])
-            momentum = vector.add(vector.scale(mass, velocity), vector.cross(omega, moment))
+            mass, first, second = robot.regrouped[body]
+            first, second = vector.apply(turn, first), inertia.rotate(turn, second)
+            momentum = vector.add(vector.scale(mass, velocity), vector.cross(omega, first))
             turning = vector.multiply(vector.skew(omega), inertia.to_matrix(second))
-            found.append(Matter(mass, moment, second, momentum, matrix_add(outer(velocity, moment), turning)))
+            found.append(MovingMoments(mass, first, second, momentum, matrix_add(outer(velocity, first), turning)))
         return found
 
     @cached_property
     def alone(self) -> list[Operators]:
         """Of each body alone."""
-        return [Operators(matter) for matter in self.bodies]
+        return [Operators(moments) for moments in self.bodies]
 
     @cached_property
     def operators(self) -> list[Operators]:
         """Of each body and all that it carries."""
-        return [Operators(matter) for matter in self.up(self.bodies, together, shifted)]
+        return [Operators(moments) for moments in self.up(self.bodies, add_moments, shift_moments)]
 
     def up(
         self,

@@ -21,8 +21,7 @@ import torch
 
 from adjoin.errors import InputError
 from adjoin.model.physical import ROUNDING
-from adjoin.spatial.inertia import Symmetric3, rotate
-from adjoin.spatial.mass_moments import rotational
+from adjoin.spatial.inertia import Symmetric3, from_second_moment, rotate
 from adjoin.spatial.rotation import (
     Quaternion,
     from_quaternion,
@@ -238,7 +237,7 @@ class Covariance(ParameterModule):
 
     def of(self, raw: Any) -> Any:
         """See `ParameterModule`."""
-        return _array(rotational(_square(raw)))
+        return _array(from_second_moment(_square(raw)))
 
 
 class Triangular(ParameterModule):
@@ -306,7 +305,7 @@ class LogCholesky(ParameterModule):
     def of(self, raw: Any) -> Inertial:
         """See `ParameterModule`."""
         mass = exp(raw[0])
-        return Inertial(mass, raw[7:], mass * _array(rotational(_square(raw[1:7]))))
+        return Inertial(mass, raw[7:], mass * _array(from_second_moment(_square(raw[1:7]))))
 
 
 class Rotation(ParameterModule):

@@ -60,6 +60,12 @@ def second_moment(about: Symmetric3) -> Symmetric3:
     return (half - xx, -xy, -xz, half - yy, -yz, half - zz)
 
 
+def from_second_moment(second: Symmetric3) -> Symmetric3:
+    """The rotational inertia about the point of a second moment: the trace of the second moment less itself."""
+    xx, xy, xz, yy, yz, zz = second
+    return (yy + zz, -xy, -xz, xx + zz, -yz, xx + yy)
+
+
 def transformed(a: Transform, inertia: Inertia) -> Inertia:
     """An inertia given in the child frame, expressed in the parent frame of the transform."""
     mass, com, central = inertia

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adjoin.dynamics.robot import Robot
+from adjoin.dynamics.robot import Robot, regroup
 from adjoin.errors import InputError
 from adjoin.io import urdf, xml
 from adjoin.io.load import open_source
@@ -18,21 +18,17 @@ from adjoin.model.assemble import FLOATING_BASE, assemble
 from adjoin.model.description import JointDescription, LinkDescription
 from adjoin.model.model import Model, missing
 from adjoin.model.parts import WORLD
-from adjoin.spatial import mass_moments as matter
-from adjoin.spatial import vector
-from adjoin.spatial.inertia import about_origin, second_moment
-from adjoin.spatial.mass_moments import Matter
+from adjoin.spatial import mass_moments, vector
+from adjoin.spatial.mass_moments import MassMoments
 from adjoin.spatial.motion import STILL, Transform, transform_multiply
 from adjoin.spatial.rotation import from_rpy, to_rpy
-from adjoin.spatial.scalar import Scalar, is_number
+from adjoin.spatial.scalar import Scalar
 
 SIZES = {"trans": 3, "rot_angles": 3, "joint_damping": 1, "mass": 1, "com": 3, "inertia_mat": 9}
 """What of a link can be learned, and its numbers."""
 
 Key = tuple[str, str]
 """Names of a link and of a parameter."""
-
-_NO_MATTER: Matter = (0.0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 class Links:
@@ -123,10 +119,10 @@ class Links:
         return found
 
     def _welded(self, learned: Mapping[Key, Sequence[Scalar]]) -> dict[str, Any]:
-        """Placements, frames and matter of the bodies, summed up over their links."""
+        """Placements, frames and mass moments of the bodies, summed up over their links."""
         poses: dict[str, Transform] = {}
         placements: list[Transform] = [STILL] * len(self.model.bodies)
-        contents: list[Matter] = [_NO_MATTER] * len(self.model.bodies)
+        moments = [MassMoments()] * len(self.model.bodies)
         for frame in self.model.frames:
             name = frame.name
             edge = self._edges.get(name)
@@ -140,33 +136,18 @@ class Links:
                 placements[frame.body], pose = pose, STILL
             poses[name] = pose
             if frame.body != WORLD:
-                moved = matter.to_parent(pose, self._matter(name, learned))
-                contents[frame.body] = matter.together(contents[frame.body], moved)
-        self._lighten(placements, contents)
+                moved = mass_moments.to_parent(pose, self._mass_moments(name, learned))
+                moments[frame.body] = mass_moments.add(moments[frame.body], moved)
         return {
             "placements": placements,
             "frames": [poses[frame.name] for frame in self.model.frames],
-            "matter": contents,
+            "regrouped": regroup(self.model, moments, placements),
         }
 
-    def _matter(self, link: str, learned: Mapping[Key, Sequence[Scalar]]) -> Matter:
+    def _mass_moments(self, link: str, learned: Mapping[Key, Sequence[Scalar]]) -> MassMoments:
         """Of a link about its own frame's origin; of an inertia matrix that is not symmetric, the symmetric part."""
         (mass,), com, i = (learned.get((link, name), self.own(link, name)) for name in ("mass", "com", "inertia_mat"))
         if len(i) == 9:
             i = (i[0], 0.5 * (i[1] + i[3]), 0.5 * (i[2] + i[6]), i[4], 0.5 * (i[5] + i[7]), i[8])
         xx, xy, xz, yy, yz, zz = i
-        center = vector.vector3(com)
-        about = about_origin((mass, center, (xx, xy, xz, yy, yz, zz)))
-        return mass, vector.scale(mass, center), second_moment(about)
-
-    def _lighten(self, placements: list[Transform], contents: list[Matter]) -> None:
-        """Leave to the parent what lies on a joint's axis, where the numbers are known now; see `Robot.matter`."""
-        for index in reversed(range(len(contents))):
-            body, parent = self.model.bodies[index], self.model.bodies[index].parent
-            mass, moment, second = contents[index]
-            known = all(
-                is_number(x) for x in (mass, *moment, *second, *placements[index][1], *sum(placements[index][0], ()))
-            )
-            if known and parent != WORLD and body.joint.turns_about_axis:
-                contents[index], moved = matter.without_axis(contents[index], body.joint.axis)
-                contents[parent] = matter.together(contents[parent], matter.to_parent(placements[index], moved))
+        return mass_moments.from_inertia(mass, vector.vector3(com), (xx, xy, xz, yy, yz, zz))

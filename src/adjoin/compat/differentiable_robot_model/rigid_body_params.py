@@ -12,8 +12,7 @@ import torch
 
 from adjoin.errors import InputError
 from adjoin.learn.modules import ParameterModule
-from adjoin.spatial.inertia import rotate, to_matrix
-from adjoin.spatial.mass_moments import rotational
+from adjoin.spatial.inertia import from_second_moment, rotate, to_matrix
 from adjoin.spatial.rotation import from_quaternion, quaternion_exp, quaternion_log, to_quaternion
 from adjoin.spatial.vector import matrix3, vector3
 from adjoin.trace import cos, sqrt, tanh
@@ -186,7 +185,7 @@ class CovParameterized3DInertiaMatrixNet(SymmPosDef3DInertiaMatrixNet):
 
     def of(self, l: Any, bias: Any) -> Any:  # noqa: E741
         """See `ParameterModule`."""
-        return np.array(to_matrix(rotational(_square(l, bias))), dtype=object)
+        return np.array(to_matrix(from_second_moment(_square(l, bias))), dtype=object)
 
 
 class TriangParam3DInertiaMatrixNet(ParameterModule):
