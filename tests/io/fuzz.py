@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from malformed import DAE
 
 import adjoin
 from adjoin.errors import ModelError
@@ -88,6 +89,7 @@ def stl(count: int) -> bytes:
 FILES = {
     "part.stl": stl(12),
     "part.obj": b"# part\nv 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1 1.0\nf 1 2 3\n",
+    "part.dae": DAE,
     "ascii.stl": b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\n",
 }
 

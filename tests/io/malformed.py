@@ -3,9 +3,11 @@
 A case is the document, or a function that makes files in a folder and returns what to load, and options of `load`.
 """
 
+import io
 import json
 import os
 import struct
+import zipfile
 
 import numpy as np
 from safetensors import numpy as safetensors
@@ -345,6 +347,39 @@ def stl(count, data=None, said=None):
     return bytes(80) + struct.pack("<I", count if said is None else said) + (data or bytes(50 * count))
 
 
+DAE = b"""<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1">
+  <asset><unit meter="0.5"/><up_axis>Y_UP</up_axis></asset>
+  <library_geometries><geometry id="g"><mesh>
+    <source id="positions"><float_array id="numbers" count="12">0 0 0 1 0 0 0 1 0 0 0 1</float_array>
+      <technique_common><accessor source="#numbers" count="4" stride="3"><param name="X" type="float"/>
+        <param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
+    <vertices id="v"><input semantic="POSITION" source="#positions"/></vertices>
+    <triangles count="2"><input semantic="VERTEX" source="#v" offset="0"/><p>0 1 2 0 1 3</p></triangles>
+  </mesh></geometry></library_geometries>
+  <library_visual_scenes><visual_scene id="s">
+    <node id="n"><translate>0 0 3</translate><instance_geometry url="#g"/></node>
+  </visual_scene></library_visual_scenes>
+  <scene><instance_visual_scene url="#s"/></scene>
+</COLLADA>"""
+
+
+def zipped(data):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.dae", data)
+    return out.getvalue()
+
+
+def laughing(depth):
+    """A scene in which each node holds the one before twice."""
+    both = '<node id="n{}"><instance_node url="#n{}"/><instance_node url="#n{}"/></node>'
+    nodes = '<node id="n0"/>' + "".join(both.format(k, k - 1, k - 1) for k in range(1, depth + 1))
+    text = DAE.decode().replace(
+        "<library_visual_scenes>", f"<library_nodes>{nodes}</library_nodes><library_visual_scenes>"
+    )
+    return text.replace('<instance_geometry url="#g"/>', f'<instance_node url="#n{depth}"/>').encode()
+
+
 def mesh_case(name, file, data, **options):
     case(name, with_files(shape(MESH.format(file)), {file: data}), **options)
 
@@ -370,7 +405,7 @@ def linked(folder):
 
 
 case("mesh outside by a symbolic link", linked)
-mesh_case("mesh of another format", "a.dae", b"<COLLADA/>")
+mesh_case("mesh of another format", "a.glb", b"glTF")
 mesh_case("mesh without an ending", "mesh", b"")
 mesh_case("empty stl", "a.stl", b"")
 mesh_case("stl of no triangles", "a.stl", stl(0))
@@ -381,6 +416,16 @@ mesh_case("stl with nan", "a.stl", stl(1, np.full(12, np.nan, "<f4").tobytes() +
 mesh_case("stl beyond all bounds", "a.stl", stl(1, np.full(12, 1e20, "<f4").tobytes() + b"\0\0"))
 mesh_case("ascii stl with words", "a.stl", b"solid a\n facet\n vertex 1 2 three\nendsolid")
 mesh_case("ascii stl with two numbers", "a.stl", b"solid a\nvertex 1 2\nendsolid")
+mesh_case("dae that is not xml", "a.dae", b"hello")
+mesh_case("dae of nothing", "a.dae", b"<COLLADA/>")
+mesh_case("dae with a doctype", "a.dae", b"<!DOCTYPE x []>" + DAE)
+mesh_case("dae with a doctype in utf-16", "a.dae", ("<!DOCTYPE x []>" + DAE.decode()).encode("utf-16"))
+mesh_case("dae with a zip file behind it", "a.dae", DAE + zipped(DAE))
+mesh_case("dae with words", "a.dae", DAE.replace(b"0 0 0 1", b"0 0 zero 1"))
+mesh_case("dae with nan", "a.dae", DAE.replace(b"0 0 0 1", b"0 0 nan 1"))
+mesh_case("dae with a face of nothing", "a.dae", DAE.replace(b"<p>0 1 2", b"<p>0 1 7"))
+mesh_case("dae without positions", "a.dae", DAE.replace(b'source="#positions"', b'source="#nothing"'))
+mesh_case("dae with nodes of nodes of nodes", "a.dae", laughing(30))
 mesh_case("ascii stl of nothing", "a.stl", b"solid a\nendsolid a")
 mesh_case("obj of nothing", "a.obj", b"# nothing\nf 1 2 3\n")
 mesh_case("obj with words", "a.obj", b"v 1 2 x\n")

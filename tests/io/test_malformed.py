@@ -1,5 +1,6 @@
 """Every malformed file gets its exact message; `python tests/io/test_malformed.py` writes them down anew."""
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -35,12 +36,12 @@ def test_there_are_at_least_150():
     assert set(expected()) == set(CASES)
 
 
-LIBRARY = "not a valid safetensors file: "  # what follows are the words of that library
+LIBRARY = re.compile("(not a valid safetensors file: |it cannot be read )")  # what follows are words of a library
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("mjcf")])
 def test_message(name, tmp_path):
-    assert told(name, tmp_path).split(LIBRARY)[0] == expected()[name].split(LIBRARY)[0]
+    assert LIBRARY.split(told(name, tmp_path))[:2] == LIBRARY.split(expected()[name])[:2]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("mjcf")])

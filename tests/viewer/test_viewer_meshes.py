@@ -32,16 +32,19 @@ TETRAHEDRON = b"".join(
 
 COLLADA = """<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema">
   <asset><unit meter="0.01"/><up_axis>Y_UP</up_axis></asset>
-  <library_effects><effect id="e"><profile_COMMON><technique><lambert><diffuse><color>1 0.5 0 1</color></diffuse>
-    </lambert></technique></profile_COMMON></effect></library_effects>
+  <library_effects><effect id="e"><profile_COMMON><technique sid="t">
+    <lambert><diffuse><color>1 0.5 0 1</color></diffuse></lambert>
+    </technique></profile_COMMON></effect></library_effects>
   <library_materials><material id="m"><instance_effect url="#e"/></material></library_materials>
   <library_geometries><geometry id="g"><mesh>
-    <source id="s"><float_array count="12">0 0 0 2 0 0 2 2 0 0 2 0</float_array></source>
+    <source id="s"><float_array id="f" count="12">0 0 0 2 0 0 2 2 0 0 2 0</float_array>
+      <technique_common><accessor source="#f" count="4" stride="3"><param name="X" type="float"/>
+        <param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
     <vertices id="v"><input semantic="POSITION" source="#s"/></vertices>
     <polylist material="paint" count="1"><input semantic="VERTEX" source="#v" offset="1"/>
-      <input semantic="NORMAL" source="#n" offset="0"/><vcount>4</vcount><p>0 0 0 1 0 2 0 3</p></polylist>
+      <input semantic="NORMAL" source="#s" offset="0"/><vcount>4</vcount><p>0 0 0 1 0 2 0 3</p></polylist>
   </mesh></geometry></library_geometries>
-  <library_visual_scenes><visual_scene><node><translate>0 0 3</translate><rotate>0 0 1 90</rotate>
+  <library_visual_scenes><visual_scene id="scene"><node><translate>0 0 3</translate><rotate>0 0 1 90</rotate>
     <node><scale>1 2 1</scale><instance_geometry url="#g"><bind_material><technique_common>
       <instance_material symbol="paint" target="#m"/></technique_common></bind_material></instance_geometry></node>
   </node></visual_scene></library_visual_scenes>
@@ -134,10 +137,13 @@ def test_visual_meshes_take_the_place_of_collision_shapes(painted):
     assert [drawn.scale for drawn in parts_of(model, visuals) if drawn.body == 1] == [p.scale for p in visuals["hand"]]
 
 
-@pytest.mark.parametrize("name", ["missing.stl", "../part.stl", "http://example.org/part.stl", "part.glb"])
+@pytest.mark.parametrize(
+    "name", ["missing.stl", "../part.stl", "http://example.org/part.stl", "part.glb", "points.obj"]
+)
 def test_a_link_whose_meshes_cannot_be_read_is_drawn_as_its_collision_shapes(painted, name):
     model, file = painted((f'<mesh filename="{name}"/>', ""))
     (file.parent / "part.glb").write_bytes(b"")
+    (file.parent / "points.obj").write_bytes(b"v 1 2 3\n")
     with pytest.warns(UserWarning, match=rf"collision shapes: .*robot\.urdf:\d+: <mesh>.*{name.split('/')[-1][-4:]}"):
         visuals = read_visuals(model, file)
     assert visuals == {}

@@ -1,81 +1,196 @@
-"""Vertices of STL and OBJ files, read with every count checked against the bytes that are there."""
+"""Triangle meshes of STL, OBJ and Collada files, parsed by trimesh and pycollada.
+
+Both trust their input. A robot file can come from anywhere, so the checks are made here: sizes before anything is
+allocated, three numbers for each vertex, no DOCTYPE or entities, no other file opened. Of Collada, plain colors are
+read; textures, lights and the up axis are ignored, as ROS does.
+"""
 
 import io
+import logging
 import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 
+from adjoin.errors import InputError
+from adjoin.extras import needed
 from adjoin.io.xml import Element
 
 MAX_OBJ_BYTES = 16 * 1024 * 1024
 MAX_VERTICES = 1_000_000
+MAX_NODES = 10_000
+FORMATS = (".stl", ".obj", ".dae")
+
+_QUIET = logging.NullHandler()
+
+Color = tuple[int, int, int]
+"""Red, green and blue from 0 to 255."""
 
 _NUMBER = rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_THREE = re.compile(rb"[ \t]*%b[ \t]+%b[ \t]+%b(?:[ \t]|$)" % (_NUMBER, _NUMBER, _NUMBER))
+_THREE = rb"%b[ \t]+%b[ \t]+%b" % (_NUMBER, _NUMBER, _NUMBER)
 
 
-def read_vertices(data: bytes, name: str, element: Element) -> np.ndarray:
-    """The vertices of a mesh file.
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Triangles of one color.
+
+    Attributes:
+        vertices: (n, 3), m; float64, finite.
+        faces: (m, 3), indices of vertices, counterclockwise seen from outside.
+        color: of all of them, if the file has one.
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    color: Color | None = None
+
+
+def read_mesh(data: bytes, name: str, element: Element) -> list[Surface]:
+    """The surfaces of a mesh file, with at least one vertex among them.
 
     Args:
         data: the file.
         name: its name; the ending says the format.
-        element: what asked for it, for messages.
+        element: what refers to it, for messages.
 
-    Returns:
-        (n, 3) float64, finite, n >= 1.
+    Raises:
+        ModelError: the format is not read, the file is malformed or too large, or a package is missing.
     """
-    ending = name.lower().rsplit(".", 1)[-1] if "." in name else ""
-    if ending == "stl":
-        vertices = _stl(data, name, element)
-    elif ending == "obj":
-        vertices = _obj(data, name, element)
-    else:
+    ending = name[name.rfind(".") :].lower() if "." in name else ""
+    if ending not in FORMATS:
         element.fail(
-            f"mesh {name!r}: format {'.' + ending if ending else 'without an ending'} is not read; convert it to "
-            ".stl or .obj, or pass meshes='ignore' to do without"
+            f"mesh {name!r}: format {ending or 'without an ending'} is not read; convert it to .stl or .obj, "
+            "or pass meshes='ignore' to do without"
         )
-    if len(vertices) == 0:
-        element.fail(f"mesh {name!r} has no vertices")
-    if not np.isfinite(vertices).all() or np.abs(vertices).max() > 1e9:
-        element.fail(f"mesh {name!r} has vertices that are not finite or beyond 1e9")
-    return vertices
+    read = {".stl": _stl, ".obj": _obj, ".dae": _collada}[ending]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", DeprecationWarning)  # how numpy says that a text is not all numbers
+            surfaces = _checked(read(data))
+    except (_Refused, InputError) as error:
+        element.fail(f"mesh {name!r}: {error}")
+    except Exception as error:  # whatever a broken file makes of a parser
+        element.fail(f"mesh {name!r}: it cannot be read ({str(error) or type(error).__name__})")
+    return surfaces
 
 
-def _stl(data: bytes, name: str, element: Element) -> np.ndarray:
-    if len(data) >= 84:
-        count = int.from_bytes(data[80:84], "little")
-        if len(data) == 84 + 50 * count:
-            triangles = np.frombuffer(data, np.uint8, offset=84).reshape(count, 50)
-            if count > MAX_VERTICES:
-                element.fail(f"mesh {name!r} has {count} triangles; at most {MAX_VERTICES} are read")
-            with np.errstate(invalid="ignore"):  # signalling NaNs; they are refused with the others
-                return triangles[:, 12:48].copy().view("<f4").reshape(-1, 3).astype(np.float64)
-    if data[:80].lstrip()[:5].lower() == b"solid":
-        return _rows(re.findall(rb"(?im)^[ \t]*vertex[ \t]+([^\r\n]*)", data), name, element)
-    if len(data) < 84:
-        element.fail(f"mesh {name!r} has {len(data)} bytes; an STL file has at least 84")
+class _Refused(ValueError):
+    """A mesh that a check here refuses, and why."""
+
+
+def _checked(surfaces: Iterable[Surface]) -> list[Surface]:
+    """Surfaces whose vertices are finite and not too many."""
+    checked: list[Surface] = []
+    count = 0
+    for surface in surfaces:
+        count += len(surface.vertices)
+        if count > 3 * MAX_VERTICES:
+            raise _Refused(f"it has more than {3 * MAX_VERTICES} vertices")
+        if not np.isfinite(surface.vertices).all() or np.abs(surface.vertices).max(initial=0.0) > 1e9:
+            raise _Refused("it has vertices that are not finite or beyond 1e9")
+        if surface.faces.min(initial=0) < 0 or surface.faces.max(initial=-1) >= len(surface.vertices):
+            raise _Refused("it has faces of vertices that do not exist")
+        checked += [surface] if len(surface.vertices) else []
+    if not checked:
+        raise _Refused("it has no vertices")
+    return checked
+
+
+def _stl(data: bytes) -> Iterator[Surface]:
     count = int.from_bytes(data[80:84], "little")
-    element.fail(f"mesh {name!r} says {count} triangles, which is {84 + 50 * count} bytes; it has {len(data)}")
+    if len(data) == 84 + 50 * count:
+        if count > MAX_VERTICES:
+            raise _Refused(f"it has {count} triangles; at most {MAX_VERTICES} are read")
+    elif data[:80].lstrip()[:5].lower() == b"solid":
+        data = data.lower()
+        if data.count(b"vertex") > MAX_VERTICES:
+            raise _Refused(f"it has {data.count(b'vertex')} vertices; at most {MAX_VERTICES} are read")
+        data = _three_numbers(data, b"vertex")
+        data += b"" if data.rfind(b"endsolid") > data.rfind(b"vertex") else b"\nendsolid"
+    elif len(data) < 84:
+        raise _Refused(f"it has {len(data)} bytes; an STL file has at least 84")
+    else:
+        raise _Refused(f"it claims {count} triangles, which is {84 + 50 * count} bytes, but it has {len(data)}")
+    return _trimesh(data, "stl")
 
 
-def _obj(data: bytes, name: str, element: Element) -> np.ndarray:
+def _obj(data: bytes) -> Iterator[Surface]:
     if len(data) > MAX_OBJ_BYTES:
-        element.fail(f"mesh {name!r} has {len(data)} bytes; at most {MAX_OBJ_BYTES} of an OBJ file are read")
-    return _rows(re.findall(rb"(?m)^[ \t]*v[ \t]+([^\r\n]*)", data), name, element)
+        raise _Refused(f"it has {len(data)} bytes; at most {MAX_OBJ_BYTES} of an OBJ file are read")
+    return _trimesh(_three_numbers(data, b"v"), "obj", maintain_order=True, skip_materials=True)
 
 
-def _rows(rows: list[bytes], name: str, element: Element) -> np.ndarray:
-    """The first three numbers of every row."""
-    if len(rows) > MAX_VERTICES:
-        element.fail(f"mesh {name!r} has {len(rows)} vertices; at most {MAX_VERTICES} are read")
-    numbers: list[bytes] = []
-    for row in rows:
-        found = _THREE.match(row)
-        if found is None:
-            shown = row[:40].decode("latin-1").strip()
-            element.fail(f"mesh {name!r}: vertex {len(numbers) + 1}, {shown!r}, is not 3 numbers")
-        numbers.append(found[0])
-    if not numbers:
-        return np.zeros((0, 3))
-    return np.loadtxt(io.BytesIO(b"\n".join(numbers)), ndmin=2, comments=None)
+def _trimesh(data: bytes, kind: str, **options: bool) -> Iterator[Surface]:
+    logging.getLogger("trimesh").addHandler(_QUIET)  # without any handler its remarks would go to standard error
+    scene = needed("trimesh", "meshes", "reading it").load_scene(
+        io.BytesIO(data), file_type=kind, process=False, **options
+    )
+    for mesh in scene.geometry.values():
+        faces = getattr(mesh, "faces", np.zeros((0, 3), dtype=np.int64))  # vertices alone are a cloud of points
+        yield Surface(np.asarray(mesh.vertices, dtype=np.float64), np.asarray(faces))
+
+
+def _three_numbers(data: bytes, key: bytes) -> bytes:
+    """A text in which every vertex begins its line, and has three numbers and no more."""
+    bad = re.search(rb"(?m)^[ \t]*%b[ \t](?![ \t]*%b(?:[ \t\r]|$))([^\r\n]*)" % (key, _THREE), data)
+    if bad is not None:
+        number, text = data.count(b"\n", 0, bad.start()) + 1, bad[1][:40].decode("latin-1").strip()
+        raise _Refused(f"line {number}: the vertex {text!r} is not 3 numbers")
+    if re.search(rb"(?m)^(?:[ \t]+%b[ \t]|%b\t|%b[ \t]+%b[ \t]+[^\s])" % (key, key, key, _THREE), data):
+        return re.sub(rb"(?m)^[ \t]*%b[ \t]+(%b)[^\r\n]*" % (key, _THREE), rb"%b \1" % key, data)
+    return data
+
+
+def _collada(data: bytes) -> Iterator[Surface]:
+    collada = needed("collada", "meshes", "reading it")
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = _refuse
+    parser.Parse(data, True)
+    if re.search(rb"(?i)[\s>]-?nan[\s<]", data):  # pycollada would make them zeros
+        raise _Refused("it has numbers that are nan")
+    ignored = [collada.DaeBrokenRefError, collada.common.DaeUnsupportedError]
+    document = collada.Collada(io.BytesIO(data), ignore=ignored)
+    if document.errors:  # a texture that is missing would take the geometry with it: read it again without materials
+        data = re.sub(rb"(?s)<bind_material>.*?</bind_material>", b"", data)
+        document = collada.Collada(io.BytesIO(data), ignore=ignored)
+    unit = np.diag([*[document.assetInfo.unitmeter or 1.0] * 3, 1.0])
+    scenes = [document.scene] if document.scene else document.scenes
+    for node, place in _placed(collada, [node for scene in scenes for node in scene.nodes], unit, [0]):
+        colors = {material.symbol: _color(material.target.effect) for material in node.materials}
+        for group in node.geometry.primitives:
+            if isinstance(group, (collada.polylist.Polylist, collada.triangleset.TriangleSet)):
+                triangles = group.triangleset() if isinstance(group, collada.polylist.Polylist) else group
+                used, faces = np.unique(triangles.vertex_index, return_inverse=True)
+                vertices = triangles.vertex[used] @ place[:3, :3].T + place[:3, 3]
+                yield Surface(vertices, faces.reshape(-1, 3), colors.get(group.material))
+
+
+def _refuse(*_: Any) -> None:
+    raise _Refused("it has DOCTYPE or entity declarations, which are refused")
+
+
+def _placed(
+    collada: Any, nodes: Iterable[Any], place: np.ndarray, visited: list[int]
+) -> Iterator[tuple[Any, np.ndarray]]:
+    """The geometries of a scene, and where they are, (4, 4); nodes may stand in it many times over."""
+    for node in nodes:
+        visited[0] += 1
+        if visited[0] > MAX_NODES:
+            raise _Refused(f"its scene has more than {MAX_NODES} nodes")
+        if isinstance(node, collada.scene.GeometryNode):
+            yield node, place
+        elif isinstance(node, collada.scene.Node):
+            yield from _placed(collada, node.children, place @ node.matrix, visited)
+
+
+def _color(effect: Any) -> Color | None:
+    """The plain color of an effect; pycollada makes black of a texture that is missing."""
+    if effect.xmlnode.find(".//{*}diffuse/{*}color") is None:
+        return None
+    red, green, blue = (int(min(max(255.0 * x, 0.0), 255.0)) for x in effect.diffuse[:3])
+    return red, green, blue

@@ -15,7 +15,7 @@ import numpy as np
 
 from adjoin.io import extension
 from adjoin.io.hull import convex_hull
-from adjoin.io.mesh import read_vertices
+from adjoin.io.mesh import read_mesh
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, LinkDescription
@@ -166,8 +166,8 @@ def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
     )
     key = (str(path), scale)
     if key not in reader.hulls:
-        vertices = read_vertices(reader.files.read(path, shape), path.name, shape)
-        hull = convex_hull(vertices) * np.array(scale)
+        surfaces = read_mesh(reader.files.read(path, shape), path.name, shape)
+        hull = convex_hull(np.concatenate([surface.vertices for surface in surfaces])) * np.array(scale)
         if not np.isfinite(hull).all():
             shape.fail("scale makes the mesh too large for numbers")
         reader.hulls[key] = tuple(vector3(vertex) for vertex in hull.tolist())

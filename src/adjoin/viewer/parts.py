@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adjoin.io.mesh import Color
 from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Geometry
@@ -14,8 +15,6 @@ from adjoin.spatial.rotation import from_quaternion
 from adjoin.spatial.vector import IDENTITY, ZERO
 from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
-
-Color = tuple[int, int, int]
 
 LIGHT: Color = (224, 228, 234)
 DARK: Color = (32, 40, 54)

@@ -1,16 +1,14 @@
 """Visual meshes of a URDF, where they lie next to it; a model itself keeps collision shapes only."""
 
-import io
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from adjoin.errors import ModelError
 from adjoin.io import xml
 from adjoin.io.load import open_source
+from adjoin.io.mesh import Color, read_mesh
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.joint import Mat3, Vec3
@@ -20,9 +18,8 @@ from adjoin.spatial import motion
 from adjoin.spatial.rotation import from_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 from adjoin.viewer import mesh
-from adjoin.viewer.collada import read_collada
 from adjoin.viewer.mesh import Mesh
-from adjoin.viewer.parts import LIGHT, Color, Part
+from adjoin.viewer.parts import LIGHT, Part
 
 Visuals = Mapping[str, list[Part]]
 """What is drawn for links in the place of their shapes, by name."""
@@ -30,6 +27,7 @@ Source = str | os.PathLike[str] | Visuals
 """A robot's URDF file, or what was read from it."""
 Surfaces = list[tuple[Mesh, Vec3, Color | None]]
 """Meshes with their scale and color."""
+ONE = (1.0, 1.0, 1.0)
 
 
 def visuals_of(model: Model, source: Source | None) -> Visuals:
@@ -121,24 +119,11 @@ class _Reader:
     def _file(self, shape: Element) -> Surfaces:
         path = self._files.resolve(shape.text("filename"), shape)
         if str(path) not in self._read:
-            self._read[str(path)] = _read(self._files.read(path, shape), path.suffix.lower(), shape)
+            surfaces = [s for s in read_mesh(self._files.read(path, shape), path.name, shape) if len(s.faces)]
+            if not surfaces:
+                shape.fail(f"mesh {path.name!r}: it has no triangles")
+            self._read[str(path)] = [(mesh.creased(s.vertices, s.faces), ONE, s.color) for s in surfaces]
         return self._read[str(path)]
-
-
-def _read(data: bytes, ending: str, shape: Element) -> Surfaces:
-    if ending == ".dae":
-        return [
-            (mesh.creased(points, faces), (1.0, 1.0, 1.0), color) for points, faces, color in read_collada(data, shape)
-        ]
-    if ending not in (".stl", ".obj"):
-        shape.fail(f"meshes in {ending} are not drawn; .stl, .obj and .dae are")
-    import trimesh
-
-    try:
-        given = trimesh.load_mesh(io.BytesIO(data), file_type=ending[1:], process=True, skip_materials=True)
-    except Exception as error:  # whatever a broken file makes of a parser
-        shape.fail(f"the mesh cannot be read: {error}")
-    return [(mesh.creased(np.asarray(given.vertices), np.asarray(given.faces)), (1.0, 1.0, 1.0), None)]
 
 
 def _origin(element: Element) -> tuple[Mat3, Vec3]:
