@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import adjoin
-from adjoin.collision.hull import corners
 from adjoin.collision.narrow_phase import DETECT, points
 from adjoin.collision.shape import Shape
 from adjoin.spatial.rotation import from_quaternion
@@ -40,7 +39,7 @@ def cloud(count=40):
 
 def shape(kind, position, rotation, size=None):
     pose = (tuple(tuple(row) for row in rotation), tuple(position))
-    return Shape(kind, SIZES[kind] if size is None else size, pose, corners(cloud()) if kind == "hull" else ())
+    return Shape(kind, SIZES[kind] if size is None else size, pose, cloud() if kind == "hull" else ())
 
 
 def turn(quaternion):
@@ -70,7 +69,7 @@ def deepest(found):
 
 def theirs(a, b):
     """MuJoCo's distance between two shapes, and its contacts (distance, position, normal from b to a)."""
-    vertices = " ".join(f"{x} {y} {z}" for x, y, z in corners(cloud()))
+    vertices = " ".join(f"{x} {y} {z}" for x, y, z in cloud())
     geoms = []
     for one in (a, b):
         numbers = " ".join(map(str, one.size[: COUNTS[one.kind]])) if one.kind != "plane" else "0 0 1"

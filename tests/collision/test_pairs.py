@@ -169,6 +169,19 @@ def test_constants_are_combined_as_mujoco_does(names):
     assert pair.solimp == pytest.approx(tuple(contact.solimp))
 
 
+@pytest.mark.parametrize("distance", [0.05, 0.09, 0.11, 0.13])
+def test_a_contact_pushes_below_its_margin_whatever_the_gap(distance):
+    document = f"""<mujoco><worldbody><geom type="plane" size="1 1 1" margin="0.1" gap="0.04"/>
+      <body pos="0 0 {0.1 + distance}"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>"""
+    m = mujoco.MjModel.from_xml_string(document)
+    data = mujoco.MjData(m)
+    mujoco.mj_forward(m, data)
+    sim = adjoin.Simulator(adjoin.load(document), dt=1e-3)
+    pushed = float(sim.step(sim.state("qpos0")).v[2]) > -9.81e-3 * 0.99
+    assert data.ncon == 1
+    assert pushed == (data.qacc[2] > -9.8) == (distance < 0.1)
+
+
 def test_gaps_add_up_and_pairs_have_their_own():
     assert named_pair("ground", "ball").gap == pytest.approx(0.003)
     assert named_pair("ground", "cube").gap == pytest.approx(0.01)

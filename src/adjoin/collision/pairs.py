@@ -29,8 +29,8 @@ class Pair:
         second: index of another, on another body.
         friction: whose coefficients hold: those of the first or second shape, the greater of both, or these numbers.
         condim: dimension of the contact force, see `Geometry`.
-        margin: distance at which they push each other, m.
-        gap: distance beyond the margin at which contacts are made, m.
+        margin: distance below which they push each other, m.
+        gap: see `Geometry`.
         solref: MuJoCo's (time constant s, damping ratio).
         solimp: MuJoCo's contact impedance.
         points: which of their points of contact count; if None, those that can move along their normals.

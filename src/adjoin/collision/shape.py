@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from adjoin.collision.hull import corners
-from adjoin.model.parts import Geometry, GeometryKind
+from adjoin.model.parts import GeometryKind
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Transform
 from adjoin.spatial.scalar import Scalar
@@ -45,14 +44,3 @@ class Shape:
     def half(self) -> Scalar:
         """Half the length of a capsule's or cylinder's axis."""
         return self.size[1]
-
-
-def shape_of(geometry: Geometry, pose: Transform, size: Vector3 | None = None) -> Shape:
-    """A model's shape in the world; of a hull with many vertices, those that matter most.
-
-    Args:
-        geometry: the shape.
-        pose: of its frame in the world.
-        size: the model's own if not given.
-    """
-    return Shape(geometry.kind, geometry.size if size is None else size, pose, corners(geometry.vertices))

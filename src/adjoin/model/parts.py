@@ -79,8 +79,9 @@ class Geometry:
         conaffinity: bits of what it collides with.
         condim: dimension of the contact force: 1 frictionless, 3 sliding, 4 torsional, 6 rolling friction.
         priority: the shape with the greater one decides the contact's constants.
-        margin: distance at which contacts are made, m.
-        gap: distance below the margin at which they push, m.
+        margin: distance below which a contact pushes, m; that of a pair is the sum of both.
+        gap: distance beyond the margin below which MuJoCo lists a contact that does not push yet, m. Forces do not
+            depend on it, and here the distance of every contact is reported.
         solmix: weight in mixing the constants below.
         solref: MuJoCo's (time constant s, damping ratio) of contact.
         solimp: MuJoCo's contact impedance.
@@ -115,8 +116,8 @@ class ContactPair:
         second: name of another.
         friction: sliding twice, torsional (m), rolling twice (m).
         condim: see `Geometry`.
-        margin: m.
-        gap: m.
+        margin: distance below which the contact pushes, m.
+        gap: see `Geometry`.
         solref: see `Geometry`.
         solimp: see `Geometry`.
     """
