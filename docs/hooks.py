@@ -31,11 +31,7 @@ REFERENCE = {
 """Pages of the reference: title, and the modules whose public names they have."""
 
 ALSO = {
-    "models": [
-        *[f"adjoin.robots.{name}" for name in ("load", "names", "source", "pendulum")],
-        "adjoin.model.joint.Joint",
-        *[f"adjoin.model.parts.{name}" for name in ("Body", "Frame", "Geometry", "Actuator", "Keyframe")],
-    ],
+    "models": [f"adjoin.robots.{name}" for name in ("load", "names", "source", "pendulum")],
     "simulation": [
         *[f"adjoin.simulation.state.{name}" for name in ("SimulatorState", "Trajectory", "Contacts")],
         "adjoin.simulation.diagnostics.Diagnostics",

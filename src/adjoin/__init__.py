@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from adjoin.io.store import save
     from adjoin.io.urdf_write import to_urdf
     from adjoin.model.compose import forest
+    from adjoin.model.joint import Joint, Mimic
     from adjoin.model.model import Model
+    from adjoin.model.parts import Actuator, Body, Frame, Geometry, Keyframe
     from adjoin.simulation.checkpointing import checkpointed_rollout
     from adjoin.simulation.integrators import RK4, SemiImplicit
     from adjoin.simulation.simulator import Simulator
@@ -55,13 +57,20 @@ __version__ = "0.1.0"
 __all__ = [
     "PGS",
     "RK4",
+    "Actuator",
     "AnticipatingAdjoint",
+    "Body",
     "Compliant",
+    "Frame",
     "FrameConstraint",
+    "Geometry",
     "Heightfield",
     "ImplicitAdjoint",
     "Integer",
+    "Joint",
     "JointCoupling",
+    "Keyframe",
+    "Mimic",
     "Model",
     "PerStep",
     "SemiImplicit",
@@ -122,13 +131,20 @@ __all__ = [
 
 # Loaded when first asked for, so that importing the package costs nothing that is not used.
 _HOMES = {
+    "Actuator": "adjoin.model.parts",
     "AnticipatingAdjoint": "adjoin.constraints.adjoints",
+    "Body": "adjoin.model.parts",
     "Compliant": "adjoin.constraints.compliant",
+    "Frame": "adjoin.model.parts",
     "FrameConstraint": "adjoin.dynamics.constraint",
+    "Geometry": "adjoin.model.parts",
     "Heightfield": "adjoin.collision.terrain",
     "ImplicitAdjoint": "adjoin.constraints.adjoints",
     "Integer": "adjoin.compiler.runtime.function",
+    "Joint": "adjoin.model.joint",
     "JointCoupling": "adjoin.constraints.joint_equality",
+    "Keyframe": "adjoin.model.parts",
+    "Mimic": "adjoin.model.joint",
     "Model": "adjoin.model.model",
     "PGS": "adjoin.constraints.pgs",
     "PerStep": "adjoin.compiler.runtime.function",

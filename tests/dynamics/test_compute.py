@@ -16,7 +16,7 @@ from small import chain, tree
 
 import adjoin
 from adjoin.dynamics.aba import aba, minverse
-from adjoin.dynamics.call import compute
+from adjoin.dynamics.call import QUANTITIES, call, compute, quantity
 from adjoin.dynamics.crba import crba
 from adjoin.dynamics.passive import passive_forces
 from adjoin.dynamics.rnea import bias_forces, gravity_forces, rnea
@@ -339,6 +339,15 @@ ARM = {"arm1": SIX}
             "compute: quantities must be a list of names, or a mapping from labels; got 'crba'",
         ),
         (
+            lambda: crba(MODEL, Q, {"effort_limit": torch.ones(2)}),
+            "parameter 'effort_limit' has no effect on a call: it is read from the model, by with_motors and ",
+        ),
+        (
+            lambda: rnea(MODEL, Q, Q, Q, params={"velocity_limit": torch.ones(2)}),
+            "parameter 'velocity_limit' has no effect on a call: it is read from the model, by learn.excitation; "
+            "set it with model.with_parameters({'velocity_limit': ...}). Parameters of a call: mass, com, inertia, ",
+        ),
+        (
             lambda: compute(MODEL, Q, quantities=["mass_matrix"]),
             "compute: no quantity 'mass_matrix'; quantities: aba, ",
         ),
@@ -382,6 +391,47 @@ def test_what_is_wrong_inside_a_traced_function_is_said(body, message):
     with pytest.raises((InputError, TraceError)) as error:
         adjoin.function(x=3)(traced)
     assert message in str(error.value)
+
+
+@pytest.fixture
+def _quantities():
+    """Quantities that a test registers are forgotten after it."""
+    before = dict(QUANTITIES)
+    yield
+    QUANTITIES.clear()
+    QUANTITIES.update(before)
+
+
+@pytest.mark.usefixtures("_quantities")
+@pytest.mark.parametrize("name", ["v", "a", "tau"])
+def test_a_quantity_cannot_read_what_it_does_not_declare(name):
+    @quantity("doubled", "q")
+    def doubled(state):
+        return [2.0 * x for x in getattr(state, name)]
+
+    message = (
+        rf"quantity 'doubled' reads '{name}', but declares only 'q'; add it: @quantity\('doubled', 'q', '{name}'\)"
+    )
+    with pytest.raises(InputError, match=message):
+        call("doubled", MODEL, Q)
+    with pytest.raises(InputError, match="quantity 'hasty': no input 'u'; inputs: q, v, a, tau"):
+        quantity("hasty", "q", "u")
+
+
+@pytest.mark.usefixtures("_quantities")
+def test_a_quantity_that_is_registered_again_is_replaced_and_another_of_its_name_is_refused():
+    def define(factor):
+        @quantity("stretched", "q")
+        def stretched(state):
+            return [factor * x for x in state.q]
+
+    define(2.0)
+    assert torch.equal(call("stretched", MODEL, Q + 1.0), 2.0 * (Q + 1.0))
+    define(3.0)
+    assert torch.equal(call("stretched", MODEL, Q + 1.0), 3.0 * (Q + 1.0))
+    assert torch.equal(compute(MODEL, Q + 1.0, quantities=["stretched"])["stretched"], 3.0 * (Q + 1.0))
+    with pytest.raises(InputError, match=r"quantity 'rnea' is registered already, by adjoin.dynamics.rnea.rnea_of"):
+        quantity("rnea", "q")(lambda state: state.q)
 
 
 def test_quantities_need_no_import_of_their_own():

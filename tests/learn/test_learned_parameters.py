@@ -11,7 +11,7 @@ from adjoin.learn.parameters import Parameters
 from adjoin.model import parameters
 
 F64 = torch.float64
-LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")
+LIMITS = ("lower", "upper")
 
 
 @functools.cache
@@ -50,6 +50,12 @@ def test_every_parameter_can_be_learned_and_starts_as_the_model_has_it(name):
     torch.testing.assert_close(learned()[name], model.parameters(dtype=F64)[name], rtol=0.0, atol=0.0)
     for other in learned.parameters():
         assert other.dtype == F64
+
+
+@pytest.mark.parametrize("name", ["effort_limit", "velocity_limit"])
+def test_what_no_kernel_reads_cannot_be_learned(name):
+    with pytest.raises(InputError, match=f"parameter '{name}' has no effect on a call"):
+        Parameters(quadruped(), F64).learn(name, Limit)
 
 
 def test_only_what_was_chosen_is_learned():

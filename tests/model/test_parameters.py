@@ -125,6 +125,18 @@ def test_wrong_parameters_are_named(params, batch, message):
     assert str(error.value).startswith(message)
 
 
+def test_what_no_kernel_reads_is_refused_in_a_call_and_acts_in_the_model():
+    model = adjoin.robots.load("two_link")
+    effort = {"effort_limit": torch.tensor([3.0, 4.0])}
+    with pytest.raises(InputError, match="parameter 'effort_limit' has no effect on a call"):
+        model.check_parameters(effort)
+    servos = model.with_parameters(effort).with_servos(1.0, 1.0)
+    assert [actuator.force_range for actuator in servos.actuators] == [(-3.0, 3.0), (-4.0, 4.0)]
+    sim = adjoin.Simulator(model, dt=1e-3)
+    with pytest.raises(InputError, match="parameter 'effort_limit' has no effect on a call"):
+        sim.step(sim.state(), torch.zeros(0), params=effort)
+
+
 def test_with_parameters_refuses_numbers_no_model_can_have():
     model = adjoin.robots.load("two_link")
     with pytest.raises(ModelError, match="body 'arm1': mass is nan; it must be finite"):

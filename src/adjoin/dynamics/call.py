@@ -20,7 +20,7 @@ import torch
 from adjoin import dynamics
 from adjoin.compiler.runtime.function import Function
 from adjoin.dynamics.robot import Robot
-from adjoin.dynamics.state import Load, State
+from adjoin.dynamics.state import Load, MissingInput, State
 from adjoin.errors import InputError
 from adjoin.model import parameters
 from adjoin.model.model import Model
@@ -31,14 +31,14 @@ ALL = None  # the name of external forces given for all bodies at once
 REFERENCES = ("local", "world", "local_world_aligned")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quantity:
-    """Something that can be computed of a state.
+    """Something that can be computed of a state. Equal only to itself, so that each has kernels of its own.
 
     Attributes:
         name: the public function's.
-        inputs: which of q, v, a and tau it needs.
-        compute: takes the state, and options by name; gives nested scalars.
+        inputs: which of q, v, a and tau it reads. It can read no others.
+        compute: takes the state, and options by name; returns nested scalars.
         square: whether it is matrices (nv, nv), which the empty list of a robot without joints does not tell.
     """
 
@@ -51,15 +51,38 @@ class Quantity:
 QUANTITIES: dict[str, Quantity] = {}
 """Every quantity by name."""
 
+Wanted = tuple[tuple[str, Quantity, tuple[tuple[str, Any], ...]], ...]
+"""Quantities to compute: the label of the result, the quantity, and its options."""
+
 
 def quantity(name: str, *inputs: str, square: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of a state as a quantity."""
+    """Register a function of a state as a quantity; a decorator.
+
+    Registering a function of the same module and name again, as running a notebook's cell twice does, replaces the
+    quantity, and kernels are compiled anew.
+
+    Args:
+        name: of the quantity; its public function's.
+        inputs: which of "q", "v", "a" and "tau" it reads, in the order in which `call` takes them.
+        square: whether its results are (nv, nv).
+
+    Raises:
+        InputError: another function has the name, or an input is not one of the four.
+    """
+    for unknown in set(inputs) - set(INPUTS):
+        raise InputError(f"quantity {name!r}: no input {unknown!r}; inputs: {', '.join(INPUTS)}")
 
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+        if name in QUANTITIES and (known := _origin(QUANTITIES[name].compute)) != _origin(compute):
+            raise InputError(f"quantity {name!r} is registered already, by {known}; choose another name")
         QUANTITIES[name] = Quantity(name, inputs, compute, square)
         return compute
 
     return register
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def call(
@@ -82,10 +105,9 @@ def call(
         reference: of the external forces.
         options: of the quantity, hashable.
     """
-    needed = QUANTITIES[name].inputs
-    wanted = ((name, name, tuple(options.items())),)
-    result = evaluate(model, name, needed, inputs, wanted, external, params, reference)
-    return result[name]
+    known = QUANTITIES[name]
+    wanted = ((name, known, tuple(options.items())),)
+    return evaluate(model, name, known.inputs, inputs, wanted, external, params, reference)[name]
 
 
 def evaluate(
@@ -93,12 +115,12 @@ def evaluate(
     label: str,
     names: tuple[str, ...],
     inputs: Sequence[Any],
-    wanted: tuple[tuple[str, str, tuple[tuple[str, Any], ...]], ...],
+    wanted: Wanted,
     external: Any,
     params: Mapping[str, Any] | None,
     reference: str,
 ) -> dict[str, Any]:
-    """Several quantities, each (label, name, options), by label."""
+    """Several quantities by label."""
     if not isinstance(model, Model):
         raise InputError(
             f"{label}: the model must be an adjoin.Model, as adjoin.load gives; got a {type(model).__name__}"
@@ -123,7 +145,7 @@ def _function(
     model: Model,
     label: str,
     names: tuple[str, ...],
-    wanted: tuple[Any, ...],
+    wanted: Wanted,
     loads: tuple[str | None, ...],
     params: tuple[str, ...],
     reference: str,
@@ -145,7 +167,7 @@ def _traced(
     model: Model,
     label: str,
     names: tuple[str, ...],
-    wanted: tuple[Any, ...],
+    wanted: Wanted,
     loads: tuple[str | None, ...],
     params: tuple[str, ...],
     reference: str,
@@ -171,7 +193,7 @@ def _inline(
     label: str,
     names: tuple[str, ...],
     inputs: Sequence[Any],
-    wanted: tuple[Any, ...],
+    wanted: Wanted,
     loads: Mapping[str | None, Any],
     params: Mapping[str, Any],
     reference: str,
@@ -191,13 +213,22 @@ def _inline(
             external.append(Load(model.frames[frame].body, robot.frames[frame], wrench, reference))
     state = State(robot, **dict(zip(names, inputs, strict=True)), external=external)
     results = {}
-    for own, name, options in wanted:
-        compute = QUANTITIES[name].compute
-        known = list(inspect.signature(compute).parameters)[1:]
+    for result, of_state, options in wanted:
+        known = list(inspect.signature(of_state.compute).parameters)[1:]
         for option, _ in options:
             if option not in known:
-                raise InputError(f"{label}: {name} has no option {option!r}; options: {', '.join(known) or 'none'}")
-        results[own] = _arrays(compute(state, **dict(options)), (model.nv,) * 2 if QUANTITIES[name].square else None)
+                raise InputError(
+                    f"{label}: {of_state.name} has no option {option!r}; options: {', '.join(known) or 'none'}"
+                )
+        try:
+            value = of_state.compute(state, **dict(options))
+        except MissingInput as missing:
+            declared = ", ".join(map(repr, of_state.inputs))
+            raise InputError(
+                f"quantity {of_state.name!r} reads {missing.name!r}, but declares only {declared}; add it: "
+                f"@quantity({of_state.name!r}, {declared}, {missing.name!r})"
+            ) from None
+        results[result] = _arrays(value, (model.nv,) * 2 if of_state.square else None)
     return results
 
 
@@ -299,7 +330,7 @@ def compute(
         if name not in QUANTITIES:
             raise InputError(f"compute: no quantity {name!r}; quantities: {', '.join(sorted(QUANTITIES))}")
         given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-        wanted.append((label, name, tuple(given.items())))
+        wanted.append((label, QUANTITIES[name], tuple(given.items())))
         needed += QUANTITIES[name].inputs
     values: dict[str, Any] = dict(zip(INPUTS, (q, v, a, tau), strict=True))
     missing = [name for name in INPUTS if name in needed and values[name] is None]

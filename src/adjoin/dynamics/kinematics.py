@@ -43,8 +43,9 @@ def of_frames(
 ) -> Any:
     """`call` for a quantity that has a frame and a reference of its own and knows no forces from outside."""
     frame = frame if isinstance(frame, str) else tuple(frame)
-    wanted = ((name, name, (("frame", frame), *options.items())),)
-    return evaluate(model, name, QUANTITIES[name].inputs, inputs, wanted, None, params, "local")[name]
+    known = QUANTITIES[name]
+    wanted = ((name, known, (("frame", frame), *options.items())),)
+    return evaluate(model, name, known.inputs, inputs, wanted, None, params, "local")[name]
 
 
 def for_each(function: str, model: Model, frames: Names, compute: Callable[[int], Any]) -> Any:

@@ -119,7 +119,8 @@ def bias_forces_of(state: State, passive: bool = False) -> list[Scalar]:
 @quantity("gravity_forces", "q")
 def gravity_forces_of(state: State) -> list[Scalar]:
     """`gravity_forces` over scalars."""
-    return inverse_dynamics(State(state.robot, state.q), [0.0] * state.robot.nv)
+    rest = [0.0] * state.robot.nv
+    return inverse_dynamics(State(state.robot, state.q, rest), rest)
 
 
 def rnea(

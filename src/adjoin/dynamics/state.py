@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from adjoin.dynamics.robot import Robot
+from adjoin.errors import InputError
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
 from adjoin.spatial.motion import (
@@ -44,8 +45,20 @@ class Load:
     reference: str
 
 
+class MissingInput(InputError):
+    """An algorithm read an input that its state was made without.
+
+    Attributes:
+        name: of the input.
+    """
+
+    def __init__(self, name: str):
+        super().__init__(f"a state without {name!r} was asked for it")
+        self.name = name
+
+
 class State:
-    """Values of a robot; lists have one entry per body.
+    """Values of a robot; lists have one entry per body. An input that is left out cannot be read.
 
     Args:
         robot: the model's numbers.
@@ -67,10 +80,29 @@ class State:
     ):
         self.robot = robot
         self.q = list(q)
-        self.v = [0.0] * robot.nv if v is None else list(v)
-        self.a = [0.0] * robot.nv if a is None else list(a)
-        self.tau = [0.0] * robot.nv if tau is None else list(tau)
+        self._inputs = {"v": v, "a": a, "tau": tau}
         self.external = list(external)
+
+    @cached_property
+    def v(self) -> list[Scalar]:
+        """Velocities, nv scalars."""
+        return self._input("v")
+
+    @cached_property
+    def a(self) -> list[Scalar]:
+        """Accelerations dv/dt, nv scalars."""
+        return self._input("a")
+
+    @cached_property
+    def tau(self) -> list[Scalar]:
+        """Generalized forces, nv scalars."""
+        return self._input("tau")
+
+    def _input(self, name: str) -> list[Scalar]:
+        values = self._inputs[name]
+        if values is None:
+            raise MissingInput(name)
+        return list(values)
 
     @cached_property
     def transforms(self) -> list[Transform]:

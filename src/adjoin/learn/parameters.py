@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {INERTIAL: ("mass", "com", "inertia")}
 
 _NOT_NEGATIVE = ("mass", "damping", "friction", "armature", "stiffness", "geometry_size", "geometry_friction")
 _ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation")
-_INFINITE = ("lower", "upper", "velocity_limit", "effort_limit")
+_INFINITE = ("lower", "upper")
 _SURE: dict[str, Any] = {
     **dict.fromkeys(_NOT_NEGATIVE, Positive),
     **dict.fromkeys(_ROTATIONS, Rotation),
@@ -104,7 +104,7 @@ class Parameters(torch.nn.Module):
             Itself.
         """
         members = GROUPS.get(name, (name,))
-        if name not in GROUPS and parameters.find(name) is None:
+        if name not in GROUPS and parameters.find(name) is None and name not in parameters.FIXED:
             raise InputError(missing("parameter", "parameters", name, [*parameters.names(), *GROUPS]))
         items, places, owners = self._chosen(name, parameters.named(members[0]), of)
         for other in (part for member in members for part in self._plan.get(member, [])):

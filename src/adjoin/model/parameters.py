@@ -5,6 +5,9 @@ quaternions [w x y z]. Numbers per degree of freedom are those of the independen
 another contributes is added to the one it follows (damping, armature and stiffness by the square of the ratio, dry
 friction by its magnitude), which is exact. Axes, mimic ratios and key frames are structure, not parameters: turning the
 placement of a joint turns its axis.
+
+A call takes every parameter that some algorithm reads, so that one set of them can be passed to several calls; those
+that this call does not read change nothing in it. Those that no kernel reads (`Parameter.fixed`) are refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,6 +35,7 @@ class Parameter:
         unit: SI.
         meaning: one line.
         field: where its owner keeps it.
+        fixed: who reads it from the model, if no kernel does and it cannot be an input of a call.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Parameter:
     unit: str
     meaning: str
     field: str
+    fixed: str | None = None
 
 
 _BODY, _SHAPE, _DRIVE, _JOINT = "bodies", "geometries", "actuators", "joints"
@@ -52,8 +57,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("joint_rotation", _BODY, (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
     Parameter("lower", _JOINT, (), "rad, m", "lower limit of each body's joint, -inf if none", "lower"),
     Parameter("upper", _JOINT, (), "rad, m", "upper limit, inf if none; the greatest angle of a ball joint", "upper"),
-    Parameter("velocity_limit", _JOINT, (), "rad/s, m/s", "greatest speed of each body's joint", "velocity_limit"),
-    Parameter("effort_limit", _JOINT, (), "N m, N", "greatest effort of each body's joint", "effort_limit"),
+    Parameter("velocity_limit", _JOINT, (), "rad/s, m/s", "greatest speed", "velocity_limit", "learn.excitation"),
+    Parameter("effort_limit", _JOINT, (), "N m, N", "greatest effort", "effort_limit", "with_motors and with_servos"),
     Parameter("damping", "dofs", (), "N m s/rad, N s/m", "viscous friction", "damping"),
     Parameter("friction", "dofs", (), "N m, N", "dry friction", "friction"),
     Parameter("armature", "dofs", (), "kg m^2, kg", "inertia of the drive seen at the joint", "armature"),
@@ -72,28 +77,36 @@ PARAMETERS: tuple[Parameter, ...] = (
 )
 """All parameters, in order."""
 
-_BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
+FIXED = {parameter.name: parameter for parameter in PARAMETERS if parameter.fixed}
+"""The parameters that no kernel reads, by name."""
+
+_INPUTS = {parameter.name: parameter for parameter in PARAMETERS if not parameter.fixed}
 
 
 def named(name: str) -> Parameter:
-    """The parameter of this name.
+    """The parameter of this name that a call can take.
 
     Raises:
         InputError: there is none.
     """
-    if name not in _BY_NAME:
-        raise InputError(f"no parameter {name!r}; parameters: {', '.join(_BY_NAME)}")
-    return _BY_NAME[name]
+    if name in FIXED:
+        raise InputError(
+            f"parameter {name!r} has no effect on a call: it is read from the model, by {FIXED[name].fixed}; set it "
+            f"with model.with_parameters({{{name!r}: ...}}). Parameters of a call: {', '.join(_INPUTS)}"
+        )
+    if name not in _INPUTS:
+        raise InputError(f"no parameter {name!r}; parameters: {', '.join(_INPUTS)}")
+    return _INPUTS[name]
 
 
 def names() -> list[str]:
-    """Of all parameters."""
-    return list(_BY_NAME)
+    """Names of the parameters that a call can take."""
+    return list(_INPUTS)
 
 
 def find(name: str) -> Parameter | None:
-    """The parameter of this name, if there is one."""
-    return _BY_NAME.get(name)
+    """The parameter of this name that a call can take, if there is one."""
+    return _INPUTS.get(name)
 
 
 def shape(model: "Model", parameter: Parameter) -> tuple[int, ...]:
@@ -153,26 +166,27 @@ def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | No
 
 def check(model: "Model", params: Mapping[str, object] | None, batch: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """`Model.check_parameters`."""
-    checked: dict[str, torch.Tensor] = {}
-    for name, value in (params or {}).items():
-        parameter = named(name)
-        if not isinstance(value, torch.Tensor):
-            raise InputError(f"parameter {name!r} is a {type(value).__name__}; it must be a torch tensor")
-        if not value.dtype.is_floating_point:
-            raise InputError(f"parameter {name!r} has dtype {value.dtype}; it must be a floating-point tensor")
-        wanted = shape(model, parameter)
-        lead = value.ndim - len(wanted)
-        wrong = f"parameter {name!r} has shape {tuple(value.shape)}; it needs {_spell(wanted)}"
-        if lead < 0 or tuple(value.shape[lead:]) != wanted:
-            raise InputError(f"{wrong} after any batch dimensions")
-        try:
-            joint = torch.broadcast_shapes(value.shape[:lead], batch)
-        except RuntimeError:
-            joint = None
-        if joint is None or tuple(joint) != batch:
-            raise InputError(f"{wrong} after batch dimensions that broadcast to {batch}")
-        checked[name] = value
-    return checked
+    return {name: _check(model, named(name), value, batch) for name, value in (params or {}).items()}
+
+
+def _check(model: "Model", parameter: Parameter, value: object, batch: tuple[int, ...]) -> torch.Tensor:
+    name = parameter.name
+    if not isinstance(value, torch.Tensor):
+        raise InputError(f"parameter {name!r} is a {type(value).__name__}; it must be a torch tensor")
+    if not value.dtype.is_floating_point:
+        raise InputError(f"parameter {name!r} has dtype {value.dtype}; it must be a floating-point tensor")
+    wanted = shape(model, parameter)
+    lead = value.ndim - len(wanted)
+    wrong = f"parameter {name!r} has shape {tuple(value.shape)}; it needs {_spell(wanted)}"
+    if lead < 0 or tuple(value.shape[lead:]) != wanted:
+        raise InputError(f"{wrong} after any batch dimensions")
+    try:
+        joint = torch.broadcast_shapes(value.shape[:lead], batch)
+    except RuntimeError:
+        joint = None
+    if joint is None or tuple(joint) != batch:
+        raise InputError(f"{wrong} after batch dimensions that broadcast to {batch}")
+    return value
 
 
 def _spell(wanted: tuple[int, ...]) -> str:
@@ -181,8 +195,9 @@ def _spell(wanted: tuple[int, ...]) -> str:
 
 def replaced(model: "Model", params: Mapping[str, object]) -> "Model":
     """`Model.with_parameters`."""
-    for name, value in check(model, params, ()).items():
-        parameter = _BY_NAME[name]
+    for name, new in params.items():
+        parameter = FIXED[name] if name in FIXED else named(name)
+        value = _check(model, parameter, new, ())
         if value.ndim != len(shape(model, parameter)):
             raise InputError(f"parameter {name!r} has batch dimensions; a model holds one value")
         values = value.detach().to("cpu", torch.float64).tolist()

@@ -14,7 +14,7 @@ from adjoin.simulation.rollout import Values
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import minimum
 
-LIMITS = ("lower", "upper", "velocity_limit", "effort_limit")
+LIMITS = ("lower", "upper")
 """Parameters that may be infinite."""
 
 

@@ -52,7 +52,7 @@ class Plant:
     def at(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[State, Physics]:
         """The robot at a place, with forces of the residual as its `tau`, and the physics there."""
         given, added = dict(self.given), self._added(q, v)
-        force = added.pop(FORCE, None)
+        force = added.pop(FORCE, [0.0] * self.model.nv)
         own = {RESTITUTION: getattr(self.physics.contact, RESTITUTION, 0.0)}
         for name, more in added.items():
             value = given.get(name, own[name] if name in own else Robot(self.model).numbers(name))

@@ -31,7 +31,7 @@ class Moment:
         self.links, self.learned = links, learned
         self.given = {name: [x[k] for k in links.v_places] for name, x in given.items() if name != "q"}
         q = [given["q"][k] for k in links.q_places]
-        self.state = State(links.robot(learned, gravity), q, self.given.get("qd"))
+        self.state = State(links.robot(learned, gravity), q, self.given.get("qd", [0.0] * links.model.nv))
 
     def ordered(self, rows: Sequence[Any]) -> list[Any]:
         """What is in the model's order, in the caller's."""
