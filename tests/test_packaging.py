@@ -29,7 +29,7 @@ def test_the_command_is_installed_with_the_package():
     assert callable(command.load())
 
 
-@pytest.mark.parametrize("extra", ["control", "docs", "meshes", "mjcf", "plot", "save", "viewer"])
+@pytest.mark.parametrize("extra", ["completion", "control", "docs", "meshes", "mjcf", "plot", "save", "viewer"])
 def test_a_missing_package_is_told_with_an_extra_that_exists(extra):
     assert extra in (metadata.metadata("adjoin").get_all("Provides-Extra") or [])
 

@@ -1,5 +1,8 @@
+import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +10,17 @@ import adjoin
 from adjoin.cli import main
 
 SHELLS = ("bash", "zsh", "fish")
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+CASES = [
+    ("adjoin ca", {"cache"}),
+    ("adjoin cache ", {"path", "size", "clear", "prebuild"}),
+    ("adjoin cache prebuild --gp", {"--gpu"}),
+    ("adjoin simulate go2 --meshes ", {"hull", "ignore"}),
+    ("adjoin info g", {"g1", "go2", "gripper.urdf"}),
+    ("adjoin check go2 ./gr", {"./gripper.urdf"}),
+    ("adjoin completion z", {"zsh"}),
+    ("adjoin bench ", {*adjoin.robots.names(), "gripper.urdf"}),
+]
 
 
 @pytest.fixture
@@ -22,40 +36,61 @@ def script(capsys, tmp_path):
     return write
 
 
+def words(text):
+    return {word.strip() for word in text.split() if not word.startswith("completion.")} - {"-h", "--help", "--version"}
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_shell_takes_the_script(shell, script):
     done = subprocess.run([shell, "-n", str(script(shell))], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-CASES = [
-    ("adjoin ca", {"cache"}),
-    ("adjoin cache ", {"path", "size", "clear", "prebuild"}),
-    ("adjoin cache prebuild --gp", {"--gpu"}),
-    ("adjoin simulate go2 --meshes ", {"hull", "ignore"}),
-    ("adjoin info g", {"g1", "go2", "gripper.urdf"}),
-    ("adjoin completion z", {"zsh"}),
-]
+def answered(line, folder):
+    """What the program says to a shell that asks."""
+    told = folder.parent / "told"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(told), "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+    subprocess.run([sys.executable, "-m", "adjoin"], cwd=folder, env={**os.environ, **asked}, check=True)
+    return told.read_text()
+
+
+@pytest.mark.parametrize(("line", "expected"), CASES)
+def test_the_program_completes(line, expected, tmp_path):
+    (tmp_path / "gripper.urdf").touch()
+    found = words(answered(line, tmp_path))
+    assert {word for word in found if not (line.endswith(" ") and word.startswith("-"))} == expected
+
+
+def test_completing_needs_no_torch(tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    assert "go2" in words(answered("adjoin info g", tmp_path))
 
 
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_bash_completes(line, expected, script, tmp_path):
-    words = " ".join(f"'{word}'" for word in line.split(" "))
-    asked = f"source {script('bash')}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _adjoin"
+    asked = f"source {script('bash')}; COMP_LINE='{line}'; COMP_POINT={len(line)}; COMP_TYPE=9"
     (tmp_path / "gripper.urdf").touch()
-    command = ["bash", "-c", f'{asked}; printf "%s\\n" "${{COMPREPLY[@]}}"']
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
-    assert {word for word in found if word not in ("-h", "--help")} == expected
+    command = ["bash", "-c", f'{asked}; _python_argcomplete adjoin; printf "%s\\n" "${{COMPREPLY[@]}}"']
+    found = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "PATH": PATH}
+    )
+    assert {word for word in words(found.stdout) if not (line.endswith(" ") and word.startswith("-"))} == expected
 
 
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_fish_completes(line, expected, script, tmp_path):
     (tmp_path / "gripper.urdf").touch()
     command = ["fish", "--no-config", "-c", f"source {script('fish')}; complete -C '{line}'"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert {answer.split("\t")[0] for answer in found} == expected
+    found = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "PATH": PATH}
+    )
+    answers = {answer.split("\t")[0].strip() for answer in found.stdout.splitlines()}
+    assert {word for word in answers if not (line.endswith(" ") and word.startswith("-"))} >= expected
 
 
-def test_names_of_robots_are_those_that_ship(capsys):
-    assert main(["completion", "fish"]) == 0
-    assert f"-a '{' '.join(adjoin.robots.names())}'" in capsys.readouterr().out
+def test_a_missing_package_is_named(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "argcomplete", None)
+    assert main(["completion", "bash"]) == 1
+    assert "pip install 'adjoin[completion]'" in capsys.readouterr().err

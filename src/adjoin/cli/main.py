@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoin import __version__
+from adjoin.cli import completion
 from adjoin.cli.output import print_json
 from adjoin.cli.robot import flags
 from adjoin.errors import AdjoinError
@@ -73,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that a terminal cannot show is no reason to fail
     parser = make_parser()
+    if completion.VARIABLE in os.environ:
+        completion.answer(parser)
     try:
         arguments = parser.parse_args(argv)
     except SystemExit as end:  # argparse has said what is wrong, or printed its help

@@ -4,6 +4,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Collection
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from adjoin.errors import InputError, ModelError
 if TYPE_CHECKING:
     from adjoin.model.model import Model
 
-ROBOT = "FILE|ROBOT"
-"""What usage lines call a robot."""
 FLAGS = (
     (r"(accept|repair)=\('(\w+)',\)", r"--\1 \2"),
     (r"meshes='ignore'", "--meshes ignore"),
@@ -35,11 +34,13 @@ def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str 
     """
     what = "URDF, MJCF or saved model, or the name of a robot that ships"
     if many:
-        parser.add_argument("robots", metavar=ROBOT, nargs="+", help=what)
+        action = parser.add_argument("robots", metavar="FILE|ROBOT", nargs="+", help=what)
     elif default:
-        parser.add_argument("robot", metavar=ROBOT, nargs="?", default=default, help=f"{what} (default {default})")
+        what = f"{what} (default {default})"
+        action = parser.add_argument("robot", metavar="FILE|ROBOT", nargs="?", default=default, help=what)
     else:
-        parser.add_argument("robot", metavar=ROBOT, help=what)
+        action = parser.add_argument("robot", metavar="FILE|ROBOT", help=what)
+    action.completer = completions  # type: ignore[attr-defined]
     group = parser.add_argument_group("loading, for files")
     group.add_argument("--floating-base", action="store_true", help="put a free joint under the root link of a URDF")
     group.add_argument("--meshes", choices=("hull", "ignore"), help="collision meshes as hulls, or left out")
@@ -60,6 +61,15 @@ def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str 
     group.add_argument(
         "--allow", action="append", default=[], type=Path, metavar="FOLDER", help="a folder to read from; repeatable"
     )
+
+
+def completions(prefix: str, **_: Any) -> list[str]:
+    """The robots and files that a shell can complete a word to; asks no module that imports torch."""
+    from argcomplete.completers import FilesCompleter
+
+    files = [entry.name for entry in (resources.files("adjoin") / "robots").iterdir()]
+    names = ["pendulum", *[name.removesuffix(".urdf") for name in files if name.endswith(".urdf")]]
+    return [name for name in sorted(names) if name.startswith(prefix)] + list(FilesCompleter()(prefix))
 
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
