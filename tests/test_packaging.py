@@ -1,14 +1,15 @@
+import ast
+import re
 import subprocess
 import sys
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
 import adjoin
 
 ROOT = Path(adjoin.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
 
 
 def test_the_installed_package_has_the_version_of_the_source():
@@ -29,9 +30,69 @@ def test_the_command_is_installed_with_the_package():
     assert callable(command.load())
 
 
-@pytest.mark.parametrize("extra", ["completion", "control", "docs", "meshes", "mjcf", "plot", "save", "viewer"])
-def test_a_missing_package_is_told_with_an_extra_that_exists(extra):
-    assert extra in (metadata.metadata("adjoin").get_all("Provides-Extra") or [])
+NAMES = {"pinocchio": "pin"}  # of packages whose files do not tell where they come from
+
+
+def declared():
+    """Distributions that each extra installs, without those of other extras; the core under ""."""
+    found = {"": set()} | {extra: set() for extra in metadata.metadata("adjoin").get_all("Provides-Extra") or []}
+    for requirement in metadata.requires("adjoin") or []:
+        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
+        found[extra[1] if extra else ""].add(re.match(r"[\w.-]+", requirement)[0].lower())
+    return found
+
+
+def imported(folder):
+    """What is imported under a folder: file, module, and the extra that `needed` names."""
+    for file in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from ((file.name, alias.name, None) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                yield file.name, node.module, None
+            elif isinstance(node, ast.Call) and re.search(r"\b(import_module|needed)$", ast.unparse(node.func)):
+                words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+                if words:
+                    yield file.name, words[0], words[1] if len(words) > 1 else None
+
+
+def undeclared(folder, extras, beside=()):
+    """Imports whose distribution none of the extras installs, or not the one that is named for it."""
+    known, homes = declared(), metadata.packages_distributions()
+    allowed = set().union(*(known[extra] for extra in extras), beside)
+    for file, module, extra in imported(folder):
+        top = module.split(".")[0]
+        homes_of = {NAMES.get(top, name).lower() for name in homes.get(top, [NAMES.get(top, top)])}
+        found = top in sys.stdlib_module_names or top == "adjoin" or homes_of & allowed
+        if not found or (extra and not homes_of & known.get(extra, set())):
+            yield file, module, extra
+
+
+def test_everything_that_is_imported_is_declared(tmp_path):
+    (tmp_path / "some.py").write_text("import os, llvmlite\nimport requests.auth\nneeded('viser', 'plot', 'x')\n")
+    assert list(undeclared(tmp_path, ["", "viewer"])) == [
+        ("some.py", "requests.auth", None),
+        ("some.py", "viser", "plot"),
+    ]
+    extras = set(declared()) - {"dev", "docs"}
+    assert list(undeclared(ROOT, extras)) == []
+    assert list(undeclared(REPOSITORY / "examples", {*extras, "dev"})) == []
+    helpers = {path.stem for path in (REPOSITORY / "tests").rglob("*") if path.is_dir() or path.suffix == ".py"}
+    scripts = {path.stem for path in (REPOSITORY / "benchmarks").iterdir()}
+    assert list(undeclared(REPOSITORY / "tests", {*extras, "dev", "docs"}, helpers | scripts)) == []
+    assert list(undeclared(REPOSITORY / "benchmarks", {*extras, "dev"}, {*scripts, "crocoddyl", "jax", "brax"})) == []
+
+
+def test_the_core_imports_only_the_core_at_its_top():
+    """Modules that need an extra import it in a function, so that the error names the extra."""
+    found = []
+    for file in sorted(ROOT.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            tops = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"adjoin", *declared()[""]}
+            found += [(file.name, top) for top in tops]
+    assert found == []
 
 
 def test_importing_the_package_imports_nothing_heavy():
