@@ -17,6 +17,7 @@ import torch
 from report import Report, best_of, gpu_target, gpu_time, options
 
 from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.kernel import CpuKernel, host
@@ -70,7 +71,7 @@ def chain(count: int) -> Program:
 
 
 def compile_times(report: Report, quick: bool) -> None:
-    makers = {"11k": lambda: chain(62), "50k": lambda: chain(115).vjp([True] * 3)[0]}
+    makers = {"11k": lambda: chain(62), "50k": lambda: vjp(chain(115), [True] * 3)[0]}
     if quick:
         del makers["50k"]
     for label, make in makers.items():
@@ -156,7 +157,7 @@ def scaling(report: Report, quick: bool) -> None:
 def throughput(report: Report) -> None:
     """For the record: a straight-line kernel and its gradient."""
     program = chain(18)
-    for label, chosen in (("inverse dynamics, 18 bodies", program), ("its gradient", program.vjp([True] * 3)[0])):
+    for label, chosen in (("inverse dynamics, 18 bodies", program), ("its gradient", vjp(program, [True] * 3)[0])):
         x = [torch.randn(4096, slot.size) for slot in chosen.inputs]
         out = [torch.empty(4096, slot.size) for slot in chosen.outputs]
         kernel = CpuKernel(chosen, 32)

@@ -31,6 +31,7 @@ from report import Report, best_of, gpu_target, gpu_time, in_turn, parser
 
 import adjoin
 from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cache import Cache
@@ -121,7 +122,7 @@ def program(robot: str, name: str) -> Program:
     """A quantity of a robot, or the gradient of one to all its inputs, traced anew."""
     if name.endswith(" VJP"):
         forward = program(robot, name.removesuffix(" VJP"))
-        return forward.vjp([True] * len(forward.inputs))[0]
+        return vjp(forward, [True] * len(forward.inputs))[0]
     model = load(robot)
 
     def traced(**values: Any) -> Any:
@@ -155,9 +156,9 @@ def numbers(traced: Program) -> int:
 
 def flops(traced: Program) -> int:
     """Floating-point operations an environment takes; choices, comparisons and signs cost nothing."""
-    assert not traced.plan.loops
-    assert not any(OPS[node.op].cost > 1 and node.op not in FLOPS for node in traced.plan.order)
-    return sum(FLOPS.get(node.op, 0) for node in traced.plan.order)
+    assert not traced.schedule.scans
+    assert not any(OPS[node.op].cost > 1 and node.op not in FLOPS for node in traced.schedule.order)
+    return sum(FLOPS.get(node.op, 0) for node in traced.schedule.order)
 
 
 def cpu(report: Report, arguments: Namespace) -> None:

@@ -369,7 +369,7 @@ def interpret_child(asked: dict[str, Any]) -> dict[str, float]:
         TensorSpec("control", (model.nu,)),
     ]
     program, _ = trace("step", sim._stepped, slots)
-    program.plan  # noqa: B018 planned before anything is measured
+    program.schedule  # noqa: B018 planned before anything is measured
     q, control = (torch.tensor([values], dtype=torch.float64) for values in standing("laikago"))
     # It moves a little: at rest friction is on a kink, where torch halves a gradient and we do not.
     q, v = q.requires_grad_(), q.new_full((1, model.nv), 1e-3).requires_grad_()

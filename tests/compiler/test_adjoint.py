@@ -1,13 +1,17 @@
 """Derivatives: the conventions at singular points, and kernels with loops through torch's own checks."""
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from kernel_checks import DEVICES, check_kernel
+from random_programs import random_program
 
 from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import jvp, vjp
 from adjoin.compiler.ir.program import TensorSpec
 
 
@@ -174,11 +178,11 @@ def test_a_long_history_leaves_the_stack():
 
 def test_unwanted_gradients_cost_nothing():
     function = at.function(x=2, y=2)(lambda x, y: at.loop(3, lambda i, c: c * x[0] + y[1].sin(), x[1]))
-    both, _ = function.kernel.program.vjp([True, True])
-    one, positions = function.kernel.program.vjp([False, True])
+    both, _ = vjp(function.kernel.program, [True, True])
+    one, positions = vjp(function.kernel.program, [False, True])
     assert positions == [1]
     assert one.operations < both.operations
-    none, positions = at.function(x=2, y=2)(lambda x, y: x[0] * 2).kernel.program.vjp([False, True])
+    none, positions = vjp(at.function(x=2, y=2)(lambda x, y: x[0] * 2).kernel.program, [False, True])
     assert positions == []
     assert none.operations == 0
 
@@ -198,3 +202,31 @@ def test_a_stream_used_twice_sums_its_gradients():
 def test_slots_are_plain_values():
     assert TensorSpec("x", (2, 3)).size == 6
     assert TensorSpec("x", ()) == TensorSpec("x", ())
+
+
+def described(graph):
+    """Everything in a graph that somebody could change, bodies of loops included."""
+    bodies = [node.data for node in graph.nodes if node.op == "scan"]
+    parts = [f"{x.carry} {x.captures} {x.results} {x.outputs} {x.recorded} {described(x.graph)}" for x in bodies]
+    return [(node.op, str(node.args), node.width) for node in graph.nodes], list(graph.captures), graph.closed, parts
+
+
+def test_differentiating_leaves_the_graph_alone_and_may_be_done_by_many_threads():
+    program = random_program(5, 20)
+    graph = program.targets[0][0].graph
+    before = described(graph)
+    choices = [[bool(i & 1 << k) for k in range(4)] for i in range(1, 16)]
+
+    def differentiate(wanted):
+        return vjp(program, wanted)[0].digest, jvp(program, wanted)[0].digest
+
+    expected = [differentiate(wanted) for wanted in choices]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(15) as pool:
+            for _ in range(3):
+                assert list(pool.map(differentiate, choices)) == expected
+    finally:
+        sys.setswitchinterval(interval)
+    assert str(described(graph)) == str(before)

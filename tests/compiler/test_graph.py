@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir.graph import Graph
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.errors import TraceError
@@ -15,7 +16,7 @@ def traced(function, size=3):
 
 
 def nodes(function, size=3):
-    return [node.op for node in traced(function, size).plan.order if node.op != "input"]
+    return [node.op for node in traced(function, size).schedule.order if node.op != "input"]
 
 
 def test_equal_terms_are_one_node():
@@ -154,7 +155,7 @@ def test_dead_code_vanishes():
         carried = at.loop(5, lambda i, c: [c[0] * 2, c[1] + c[0], c[2].exp()], [x[0], x[1], x[2]])
         return carried[0]
 
-    (loop,) = traced(function).plan.loops.values()
+    (loop,) = traced(function).schedule.scans.values()
     assert loop.carry == [0]
 
 
@@ -164,7 +165,7 @@ def test_code_does_not_grow_with_the_trip_count():
 
     short, long = make(3), make(3000)
     assert short.operations == long.operations
-    pairs = [program.vjp([True])[0] for program in (short, long)]
+    pairs = [vjp(program, [True])[0] for program in (short, long)]
     assert pairs[0].operations == pairs[1].operations
 
 

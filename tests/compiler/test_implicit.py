@@ -4,6 +4,7 @@ from kernel_checks import check_kernel
 
 import adjoin
 from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.errors import TraceError
 
 
@@ -82,8 +83,8 @@ def test_third_derivative():
 
 def test_the_gradient_does_not_run_the_loop_backwards():
     program = square_root.kernel.program
-    gradient, _ = program.vjp([True])
-    assert sum(node.op == "scan" for node in gradient.plan.order) == 1
+    gradient, _ = vjp(program, [True])
+    assert sum(node.op == "scan" for node in gradient.schedule.order) == 1
     assert gradient.operations <= program.operations + 4
 
 

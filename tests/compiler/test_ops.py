@@ -9,6 +9,8 @@ import torch
 from kernel_checks import check_kernel
 
 from adjoin import trace as at
+from adjoin.compiler.autodiff import forward, reverse
+from adjoin.compiler.autodiff.derivatives import jvp, vjp
 from adjoin.compiler.codegen import elementary
 from adjoin.compiler.codegen.renderer import lower
 from adjoin.compiler.ir import op as table
@@ -17,6 +19,7 @@ from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import BOOL, FLOAT
 from adjoin.compiler.ir.op import FLAT, OPS
 from adjoin.compiler.ir.program import TensorSpec, trace
+from adjoin.compiler.runtime import interpreter
 from adjoin.errors import TraceError
 
 OPERATIONS = [name for name, op in OPS.items() if not op.is_construct]
@@ -46,6 +49,19 @@ def test_every_operation_has_a_reference_a_lowering_and_a_derivative(name):
     assert callable(getattr(elementary, op.lower[0]) if isinstance(op.lower, tuple) else lower(name))
 
 
+@pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.is_construct])
+def test_every_construct_has_a_meaning_and_a_rule_in_both_modes(name):
+    given = name in ("input", "param", "stream", "table")  # these have a value from the start
+    assert (name in interpreter.CONSTRUCTS) != (given or name in ("scan", "implicit"))  # what runs has no rules
+    for rules in (reverse.RULES, forward.RULES):
+        assert (name in rules) != (OPS[name].derivative is FLAT)
+
+
+def test_rules_are_of_constructs():
+    for rules in (reverse.RULES, forward.RULES, interpreter.CONSTRUCTS):
+        assert all(OPS[name].is_construct for name in rules)
+
+
 @pytest.mark.parametrize("name", FLOATS)
 def test_folding_a_constant_is_the_reference(name):
     for values in ((0.3, -0.7), (-0.3, 0.9), (0.0, 2.0), (1e300, -1e300), (math.inf, 1.0), (math.nan, 1.0)):
@@ -61,9 +77,9 @@ def test_partial_derivatives_are_those_of_the_reference(name):
     program = at.function(x=count)(lambda x: Expr.apply(x[0], name, tuple(x)))
     x = torch.tensor([[0.3, -0.7], [0.6, 0.2]], dtype=torch.float64)[:, :count].requires_grad_()
     expected = torch.autograd.functional.jacobian(lambda x: OPS[name].reference(*x.unbind(-1)).sum(), x)
-    (reverse,) = torch.autograd.grad(program(x).sum(), x)
-    forward = torch.func.vmap(torch.func.jacfwd(program))(x.detach())
-    for found in (reverse, forward):
+    (by_reverse,) = torch.autograd.grad(program(x).sum(), x)
+    by_forward = torch.func.vmap(torch.func.jacfwd(program))(x.detach())
+    for found in (by_reverse, by_forward):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
@@ -94,9 +110,9 @@ def test_a_new_function_needs_nothing_but_its_entry(restored):
 def test_an_operation_without_a_rule_raises_in_both_modes(restored):
     table.define("blur", lambda x, y: x + y, torch.add, None, lower="add")
     program, _ = trace("f", lambda x: x[0].apply("blur", (x[0], x[1])) * x[0], [TensorSpec("x", (2,))])
-    for differentiate in (program.vjp, program.jvp):
+    for differentiate in (vjp, jvp):
         with pytest.raises(TraceError, match="'blur' has no derivative"):
-            differentiate([True])
+            differentiate(program, [True])
 
 
 def test_an_operation_that_is_not_in_the_table_cannot_be_built():

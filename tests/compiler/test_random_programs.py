@@ -7,6 +7,7 @@ import torch
 from kernel_checks import close, host_targets, run_on
 from random_programs import STEPS, random_program
 
+from adjoin.compiler.autodiff.derivatives import jvp, vjp
 from adjoin.compiler.codegen import renderer as llvm
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.interpreter import interpret
@@ -57,7 +58,7 @@ def test_a_loop_that_carries_more_than_there_are_registers():
 
     program, _ = trace("many", many, [TensorSpec("x", (20,))])
     x = torch.linspace(-1, 1, BATCH * 20, dtype=torch.float64).reshape(BATCH, 20)
-    for each, inputs in ((program, [x]), (program.vjp([True])[0], [x, x[:, 1:].contiguous()])):
+    for each, inputs in ((program, [x]), (vjp(program, [True])[0], [x, x[:, 1:].contiguous()])):
         (got,) = run_on(host_targets()[0], each, inputs, {})
         assert close(interpret(each, inputs, {})[0], got, 1e3).all()
 
@@ -92,7 +93,7 @@ def check_derivatives(program, seed):
     inputs = make_inputs(seed)
     generator = torch.Generator().manual_seed(seed + 1)
     tangents = [torch.randn(t.shape, generator=generator, dtype=t.dtype) for t in inputs]
-    pushed, positions = program.jvp([True] * 4)
+    pushed, positions = jvp(program, [True] * 4)
     assert positions == [0, 1]
     forward = run_on(target, pushed, [*inputs, *tangents], INTEGERS)
 
@@ -108,7 +109,7 @@ def check_derivatives(program, seed):
         assert (((moved - fine).abs() <= 1e-4 * (1 + fine.abs())) | ~smooth).all()
 
     cotangents = [torch.randn(t.shape, generator=generator, dtype=t.dtype) for t in forward]
-    pulled, positions = program.vjp([True] * 4)
+    pulled, positions = vjp(program, [True] * 4)
     backward = run_on(target, pulled, [*inputs, *cotangents], INTEGERS)
     assert all(g.isfinite().all() for g in backward)
     duality([(cotangents, forward)], [(backward, [tangents[i] for i in positions])])
@@ -117,9 +118,9 @@ def check_derivatives(program, seed):
         return  # second order, ten times the code, for every tenth program
     more = [torch.randn(t.shape, generator=generator, dtype=t.dtype) for t in [*inputs, *cotangents]]
     weights = [torch.randn(t.shape, generator=generator, dtype=t.dtype) for t in backward]
-    over_forward, moving = pulled.jvp([True] * len(more))
+    over_forward, moving = jvp(pulled, [True] * len(more))
     second = run_on(target, over_forward, [*inputs, *cotangents, *more], INTEGERS)
-    over_reverse, positions = pulled.vjp([True] * len(more))
+    over_reverse, positions = vjp(pulled, [True] * len(more))
     twice = run_on(target, over_reverse, [*inputs, *cotangents, *weights], INTEGERS)
     duality([([weights[i] for i in moving], second)], [(twice, [more[i] for i in positions])])
 

@@ -7,6 +7,7 @@ import pytest
 from random_programs import random_program
 
 from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.codegen.renderer import render_cpu, render_gpu
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.kernel import Target, _initialize, compile_object, pack, unpack
@@ -24,7 +25,7 @@ TARGETS = [
 def everything():
     """A program with every operation in it, and its derivative."""
     program = random_program(3, 40)
-    return [program, program.vjp([True] * 4)[0]]
+    return [program, vjp(program, [True] * 4)[0]]
 
 
 @pytest.mark.parametrize("bits", [32, 64])

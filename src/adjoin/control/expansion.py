@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.compiler.autodiff.derivatives import jvp, vjp
 from adjoin.compiler.ir.graph import Expr, current_graph
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import rebuild_node
@@ -184,7 +185,7 @@ class Expansion:
 
     @functools.cached_property
     def _pushed(self) -> Kernel:
-        return Kernel(self._step.jvp([False] * (len(self._step.inputs) - 1) + [True])[0])
+        return Kernel(jvp(self._step, [False] * (len(self._step.inputs) - 1) + [True])[0])
 
     def _arguments(self, program: Program, values: Values) -> list[list[Any]]:
         zeros = [0.0] * program.inputs[-1].size
@@ -196,7 +197,7 @@ def jacobian(program: Program, arguments: list[list[Any]]) -> Rows:
     (output,), size = program.outputs, program.inputs[-1].size
     moved = [False] * (len(program.inputs) - 1) + [True]
     by_rows = output.size < size
-    made, present = program.vjp(moved) if by_rows else program.jvp(moved)
+    made, present = vjp(program, moved) if by_rows else jvp(program, moved)
     if not present:
         return [[0.0] * size for _ in range(output.size)]
     found = [plain(folded(made, [*arguments, unit])[0]) for unit in units(output.size if by_rows else size)]
@@ -211,11 +212,11 @@ def units(size: int) -> Rows:
 def curvature(program: Program, arguments: list[list[Any]], weights: Sequence[Scalar]) -> tuple[list[Scalar], Rows]:
     """Gradient and Hessian of the weighted sum of a program's one output, to its last input."""
     size, count = program.inputs[-1].size, len(program.inputs)
-    pull, present = program.vjp([False] * (count - 1) + [True])
+    pull, present = vjp(program, [False] * (count - 1) + [True])
     if not present:
         return [0.0] * size, [[0.0] * size for _ in range(size)]
     (gradient,) = folded(pull, [*arguments, list(weights)])
-    push, moved = pull.jvp([i == count - 1 for i in range(count + 1)])
+    push, moved = jvp(pull, [i == count - 1 for i in range(count + 1)])
     if not moved:
         return plain(gradient), [[0.0] * size for _ in range(size)]
     return plain(gradient), [plain(folded(push, [*arguments, list(weights), unit])[0]) for unit in units(size)]

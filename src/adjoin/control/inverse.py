@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoin.compiler.autodiff.derivatives import jvp
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.function import Table
 from adjoin.constraints.blocks import Block
@@ -83,7 +84,7 @@ class Balance:
             return np.array(asked.missing, dtype=object)
 
         self._program, _ = trace("balance", missing, [*slots, TensorSpec("change", (expansion.width,))])
-        push, _ = self._program.jvp([False] * len(slots) + [True])
+        push, _ = jvp(self._program, [False] * len(slots) + [True])
 
         def block(**values: Any) -> Any:
             arguments = self._arguments(values)

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.compiler.autodiff.implicit import guard
-from adjoin.compiler.ir.control_flow import Lookup, scan
+from adjoin.compiler.autodiff.derivatives import vjp
+from adjoin.compiler.ir.control_flow import scan
 from adjoin.compiler.ir.graph import Expr, current_graph, uncollected
+from adjoin.compiler.ir.implicit import guard
 from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import copy
+from adjoin.compiler.ir.scratch import Lookup
 from adjoin.compiler.runtime.function import Table
 from adjoin.compiler.runtime.operator import Kernel, arrange, check_tensor
 from adjoin.errors import InputError
@@ -178,7 +180,7 @@ class Rollout:
         slots += [replace(slot, shared=one) for slot, one in zip(self.constants, alone, strict=True)]
         slots += [TensorSpec(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
         slots += [TensorSpec(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
-        pull, present = self.step.vjp((True,) * count + wanted, (True,) * count + given[count:])
+        pull, present = vjp(self.step, (True,) * count + wanted, (True,) * count + given[count:])
         asked = [i for i, is_wanted in enumerate(wanted, count) if is_wanted and not self.step.inputs[i].table]
 
         def traced(**values: Any) -> dict[str, Any]:
@@ -328,7 +330,7 @@ def pieces(steps: int, every: int, progress: bool) -> list[tuple[int, int]]:
 def inline(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:
     """The outputs of a program, written into the graph that is being traced."""
     graph = current_graph()
-    sources, targets = program.smooth
+    sources, targets = program.computation.smooth
     mapping: dict[Expr, Expr] = {}
     for nodes, given in zip(sources, values, strict=True):
         mapping.update(zip(nodes, [graph.lift(value) for value in given], strict=True))

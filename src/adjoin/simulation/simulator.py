@@ -10,10 +10,10 @@ import torch
 
 from adjoin.collision import pairs as touching
 from adjoin.collision.terrain import KINDS, Heightfield
-from adjoin.compiler.ir.control_flow import Lookup
 from adjoin.compiler.ir.graph import Graph, tracing
 from adjoin.compiler.ir.kinds import TABLE
 from adjoin.compiler.ir.program import TensorSpec
+from adjoin.compiler.ir.scratch import Lookup
 from adjoin.compiler.runtime.function import Function, Table
 from adjoin.compiler.runtime.operator import check_tensor
 from adjoin.constraints.pgs import PGS

@@ -1,16 +1,165 @@
 """Forward mode, graph to graph, loops included: every value is written again with its tangent beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from adjoin.compiler.autodiff.implicit import solutions
-from adjoin.compiler.ir.control_flow import Body, close, finals, load, output_streams, store, zeros
-from adjoin.compiler.ir.control_flow import parameter as parameter_like
+from adjoin.compiler.autodiff.activity import find_activity
+from adjoin.compiler.ir.control_flow import Body, finals, output_streams, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph
+from adjoin.compiler.ir.implicit import solutions
 from adjoin.compiler.ir.kinds import ARRAY, FLOAT
 from adjoin.compiler.ir.op import FLAT, OPS, Branch
 from adjoin.compiler.ir.ops import select
-from adjoin.compiler.ir.rewrite import active_nodes, copy_node, copy_rule, either, split_scan, substitute
+from adjoin.compiler.ir.rewrite import copy_node, copy_rule, either, substitute
 from adjoin.compiler.ir.schedule import reachable
+from adjoin.compiler.ir.scratch import load, store, zeros
+
+
+class _Pushforward:
+    """Nodes written again in another graph, each with its tangent.
+
+    Attributes:
+        graph: where they are written.
+        mapping: node -> its copy.
+        tangents: node -> the tangent of its copy, for those that have one.
+    """
+
+    def __init__(self, graph: Graph, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr]):
+        self.graph, self.mapping, self.tangents = graph, mapping, tangents
+
+    def run(self, targets: Sequence[Expr]) -> list[tuple[Expr, Expr | None]]:
+        """Write what is behind the targets; for each, its copy and its tangent, or None where that is zero."""
+        for node in reachable(targets):
+            if node not in self.mapping:
+                RULES.get(node.op, _Pushforward.push_operation)(self, node)
+        return [(self.mapping[target], self.tangents.get(target)) for target in targets]
+
+    def push_operation(self, node: Expr) -> None:
+        """An operation gets its tangent from those of its arguments by its partial derivatives."""
+        args = [self.mapping[arg] for arg in node.args]
+        result = self.mapping[node] = copy_node(node, args, self.graph)
+        tangents = [self.tangents.get(arg) for arg in node.args]
+        op = OPS[node.op]
+        if node.kind != FLOAT or op.derivative is FLAT or all(tangent is None for tangent in tangents):
+            return
+        partials = op.partials(result, *args)
+        total = None
+        if isinstance(partials, Branch):
+            zero = self.graph.const(0.0)
+            taken, other = (either(tangents[i], zero) for i in (partials.taken, partials.other))
+            total = select(partials.condition, taken, other)
+        else:
+            for tangent, factors in zip(tangents, partials, strict=True):
+                if tangent is None:
+                    continue
+                subtracted = total is not None and isinstance(factors[-1], float) and factors[-1] == -1.0
+                for factor in factors[:-1] if subtracted else factors:
+                    tangent = tangent * factor
+                total = tangent if total is None else total - tangent if subtracted else total + tangent
+        if total is not None and not (total.op == "const" and total.value == 0.0):
+            self.tangents[node] = total
+
+    def push_get(self, node: Expr) -> None:
+        """The results of a construct are written with it."""
+        raise AssertionError(f"{node} was reached before {node.args[0]}")
+
+    def push_scratch(self, node: Expr) -> None:
+        """A new array has a tangent of zeros, which stores may change."""
+        self.mapping[node] = zeros(self.graph, node.width)
+        self.tangents[node] = zeros(self.graph, node.width)
+
+    def push_load(self, node: Expr) -> None:
+        """A load of the array of tangents."""
+        array, index = node.args[:2]
+        self.mapping[node] = load(self.mapping[array], self.mapping[index])
+        if array in self.tangents:
+            self.tangents[node] = load(self.tangents[array], self.mapping[index])
+
+    def push_store(self, node: Expr) -> None:
+        """A store to the array of tangents."""
+        array, index, value = node.args[:3]
+        self.mapping[node] = store(self.mapping[array], self.mapping[index], self.mapping[value])
+        if array in self.tangents:
+            tangent = self.tangents.get(value, self.graph.const(0.0))
+            self.tangents[node] = store(self.tangents[array], self.mapping[index], tangent)
+
+    def push_implicit(self, node: Expr) -> None:
+        """The tangents are -J⁻¹ of the tangents that the residuals have while the solution stays."""
+        graph = self.graph
+        again = self.mapping[node] = copy_rule(node, dict(self.mapping), graph)  # what it writes has no tangents
+        old, new = node.data, again.data
+        values = solutions(again)
+        mapping = {**self.mapping, **dict(zip(old.solution, values, strict=True))}
+        residuals = [tangent for _, tangent in _Pushforward(graph, mapping, dict(self.tangents)).run(old.residual)]
+        right = [-either(tangent, graph.const(0.0)) for tangent in residuals]
+        stands = dict(zip([*new.right, *new.solution], [*right, *values], strict=True))
+        tangents: list[Expr | None] = [*substitute(new.solved, stands, graph)]
+        if all(tangent is None for tangent in residuals):
+            tangents = [None] * len(values)
+        self.results(node, list(zip(values, tangents, strict=True)))
+
+    def push_scan(self, node: Expr) -> None:
+        """A loop that carries values and tangents side by side."""
+        graph, mapping, tangents = self.graph, self.mapping, self.tangents
+        old: Body = node.data
+        initial, captured, streams = split_scan(node)
+        sources = {value for value in (*initial, *captured, *streams) if value in tangents}
+        count = len(old.results)
+        active = find_activity([node], sources).results.get(node, [False] * (count + len(old.outputs)))
+        new = Body.begin(graph, old.length, old.reverse)
+        inside = _Pushforward(new.graph, {old.counter: new.counter}, {})
+        for parameter in old.carry:
+            inside.mapping[parameter] = new.add_carry(parameter)
+        start = [mapping[value] for value in initial]
+        moving = [i for i in range(count) if active[i]]
+        for i in moving:
+            inside.tangents[old.carry[i]] = new.add_carry(old.carry[i])
+            missing = zeros(graph, initial[i].width) if initial[i].kind == ARRAY else graph.const(0.0)
+            start.append(either(tangents.get(initial[i]), missing))
+        for parameter, value in zip(old.captures, captured, strict=True):
+            inside.mapping[parameter] = new.graph.lift(mapping[value])
+            if value in tangents:
+                inside.tangents[parameter] = new.graph.lift(tangents[value])
+        read: list[Expr] = []
+        for element, stream in zip(old.elements, streams, strict=True):
+            inside.mapping.update(zip(element, new.add_stream(len(element)), strict=True))
+            read.append(mapping[stream])
+            if stream in tangents:
+                inside.tangents.update(zip(element, new.add_stream(len(element)), strict=True))
+                read.append(tangents[stream])
+        pairs = inside.run(old.results)
+        zero = new.graph.const(0.0)
+        new.results = [value for value, _ in pairs] + [either(pairs[i][1], zero) for i in moving]
+        for i, output in enumerate(old.outputs):
+            pairs = inside.run(output)
+            new.outputs.append([value for value, _ in pairs])
+            if active[count + i]:
+                new.outputs.append([either(tangent, zero) for _, tangent in pairs])
+        new.only_where(inside.mapping[old.where] if old.where is not None else None)
+        again = mapping[node] = new.close(start, read)
+        last, outputs = finals(again), iter(output_streams(again))
+        results = [(last[i], last[count + moving.index(i)] if active[i] else None) for i in range(count)]
+        results += [(next(outputs), next(outputs) if is_active else None) for is_active in active[count:]]
+        self.results(node, results)
+
+    def results(self, node: Expr, pairs: Sequence[tuple[Expr, Expr | None]]) -> None:
+        """What a construct gives, and its tangents."""
+        for i, (value, tangent) in enumerate(pairs):
+            get = node.graph.find("get", (node,), i)
+            if get is not None:
+                self.mapping[get] = value
+                if tangent is not None:
+                    self.tangents[get] = tangent
+
+
+RULES: dict[str, Callable[[_Pushforward, Expr], None]] = {
+    "get": _Pushforward.push_get,
+    "implicit": _Pushforward.push_implicit,
+    "load": _Pushforward.push_load,
+    "scan": _Pushforward.push_scan,
+    "scratch": _Pushforward.push_scratch,
+    "store": _Pushforward.push_store,
+}
+"""The tangents of the constructs of a graph; those of operations follow from the table of operations."""
 
 
 def pushforward(
@@ -27,126 +176,4 @@ def pushforward(
     Returns:
         For each target its copy, and its tangent or None where that is zero.
     """
-    for node in reachable(targets):
-        if node in mapping:
-            continue
-        if node.op == "scan":
-            _push_scan(node, mapping, tangents, graph)
-            continue
-        if node.op == "implicit":
-            _push_implicit(node, mapping, tangents, graph)
-            continue
-        args = [mapping[arg] for arg in node.args]
-        if node.op != "get":
-            mapping[node] = copy_node(node, args, graph)
-        if node.op == "scratch":
-            tangents[node] = zeros(graph, node.width)
-        elif node.op == "store":
-            if node.args[0] in tangents:
-                tangent = tangents.get(node.args[2], graph.const(0.0))
-                tangents[node] = store(tangents[node.args[0]], args[1], tangent)
-        elif node.op == "load":
-            if node.args[0] in tangents:
-                tangents[node] = load(tangents[node.args[0]], args[1])
-        else:
-            tangent = _tangent(node, mapping, tangents)
-            if tangent is not None and not (tangent.op == "const" and tangent.value == 0.0):
-                tangents[node] = tangent
-    return [(mapping[target], tangents.get(target)) for target in targets]
-
-
-def _tangent(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr]) -> Expr | None:
-    if node.kind != FLOAT or node.op == "get":
-        return tangents.get(node)
-    moved = [tangents.get(arg) for arg in node.args]
-    if all(tangent is None for tangent in moved) or OPS[node.op].derivative is FLAT:
-        return None
-    partials = OPS[node.op].partials(mapping[node], *[mapping[arg] for arg in node.args])
-    if isinstance(partials, Branch):
-        zero = mapping[node].graph.const(0.0)
-        return select(partials.condition, either(moved[partials.taken], zero), either(moved[partials.other], zero))
-    total = None
-    for tangent, factors in zip(moved, partials, strict=True):
-        if tangent is None:
-            continue
-        subtracted = total is not None and isinstance(factors[-1], float) and factors[-1] == -1.0
-        for factor in factors[:-1] if subtracted else factors:
-            tangent = tangent * factor
-        total = tangent if total is None else total - tangent if subtracted else total + tangent
-    return total
-
-
-def _push_implicit(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr], graph: Graph) -> None:
-    """The tangents are -J⁻¹ of the tangents that the residuals have while the solution stays."""
-    made = mapping[node] = copy_rule(node, dict(mapping), graph)  # a copy: what it writes has no tangents
-    rule, new = node.data, made.data
-    values = solutions(made)
-    inside = {**mapping, **dict(zip(rule.solution, values, strict=True))}
-    pairs = pushforward(rule.residual, inside, dict(tangents), graph)
-    moving = any(tangent is not None for _, tangent in pairs)
-    right = [-either(tangent, graph.const(0.0)) for _, tangent in pairs]
-    stands = dict(zip([*new.right, *new.solution], [*right, *values], strict=True))
-    for i, (value, tangent) in enumerate(zip(values, substitute(new.solved, stands, graph), strict=True)):
-        get = node.graph.find("get", (node,), i)
-        if get is not None:
-            mapping[get] = value
-            if moving:
-                tangents[get] = tangent
-
-
-def _push_scan(node: Expr, mapping: dict[Expr, Expr], tangents: dict[Expr, Expr], graph: Graph) -> None:
-    """A loop that carries values and tangents side by side."""
-    old, initial, captured, streams = split_scan(node)
-    sources = {value for value in (*initial, *captured, *streams) if value in tangents}
-    active_nodes([node], sources)
-    new = Body(inner := Graph(graph), parameter_like(inner, old.counter), [], old.length, old.reverse)
-    inside: dict[Expr, Expr] = {old.counter: new.counter}
-    moved: dict[Expr, Expr] = {}
-    for parameter in old.carry:
-        new.carry.append(parameter_like(inner, parameter))
-        inside[parameter] = new.carry[-1]
-    start = [mapping[value] for value in initial]
-    on = [i for i in range(len(old.carry)) if old.active[i]]
-    for i in on:
-        new.carry.append(parameter_like(inner, old.carry[i]))
-        moved[old.carry[i]] = new.carry[-1]
-        tangent = tangents.get(initial[i])
-        missing = zeros(graph, initial[i].width) if initial[i].kind == ARRAY else graph.const(0.0)
-        start.append(either(tangent, missing))
-    for parameter, value in zip(old.captures, captured, strict=True):
-        inside[parameter] = inner.lift(mapping[value])
-        if value in tangents:
-            moved[parameter] = inner.lift(tangents[value])
-    sources_in: list[Expr] = []
-    for step, stream in zip(old.steps, streams, strict=True):
-        new.steps.append([parameter_like(inner, parameter) for parameter in step])
-        inside.update(zip(step, new.steps[-1], strict=True))
-        sources_in.append(mapping[stream])
-        if stream in tangents:
-            new.steps.append([parameter_like(inner, parameter) for parameter in step])
-            moved.update(zip(step, new.steps[-1], strict=True))
-            sources_in.append(tangents[stream])
-    pairs = pushforward(old.results, inside, moved, inner)
-    zero = inner.const(0.0)
-    new.results = [value for value, _ in pairs] + [either(pairs[i][1], zero) for i in on]
-    for i, output in enumerate(old.outputs):
-        pairs = pushforward(output, inside, moved, inner)
-        new.outputs.append([value for value, _ in pairs])
-        if old.active[len(old.results) + i]:
-            new.outputs.append([either(tangent, zero) for _, tangent in pairs])
-    new.only_where(inside[old.where] if old.where is not None else None)
-    made = mapping[node] = close(new, graph, start, sources_in)
-    last, outputs = finals(made), iter(output_streams(made))
-    for i in range(len(old.results)):
-        get = node.graph.find("get", (node,), i)
-        if get is not None:
-            mapping[get] = last[i]
-            if old.active[i]:
-                tangents[get] = last[len(old.results) + on.index(i)]
-    for i in range(len(old.results), len(old.results) + len(old.outputs)):
-        get = node.graph.find("get", (node,), i)
-        value, tangent = next(outputs), next(outputs) if old.active[i] else None
-        if get is not None:
-            mapping[get] = value
-            if tangent is not None:
-                tangents[get] = tangent
+    return _Pushforward(graph, mapping, tangents).run(targets)

@@ -2,33 +2,33 @@
 
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import ARRAY, FLOAT
-from adjoin.compiler.ir.schedule import Plan
+from adjoin.compiler.ir.schedule import Schedule
 
 
-def streams_read(plan: Plan) -> set[Expr]:
+def streams_read(schedule: Schedule) -> set[Expr]:
     """The streams that some scan reads."""
     found: set[Expr] = set()
-    for node, loop in plan.loops.items():
-        found.update(loop.arguments(node)[2])
-        found |= streams_read(loop.plan)
+    for node, scan in schedule.scans.items():
+        found.update(scan.arguments(node)[2])
+        found |= streams_read(scan.schedule)
     return found
 
 
-def fused(plan: Plan) -> dict[Expr, tuple[Expr, Expr, bool, bool]]:
+def fused(schedule: Schedule) -> dict[Expr, tuple[Expr, Expr, bool, bool]]:
     """Sums that take in a product nobody else reads: node -> (product, other, product negated, other negated)."""
     uses: dict[Expr, int] = {}
-    for node in plan.order:
+    for node in schedule.order:
         if node.op == "scan":
-            for part in plan.loops[node].arguments(node)[:3]:
+            for part in schedule.scans[node].arguments(node)[:3]:
                 for arg in part:
                     uses[arg] = uses.get(arg, 0) + 1
         else:
             for arg in node.args[:3]:
                 uses[arg] = uses.get(arg, 0) + 1
-    for target in plan.targets:
+    for target in schedule.targets:
         uses[target] = uses.get(target, 0) + 1
     found: dict[Expr, tuple[Expr, Expr, bool, bool]] = {}
-    for node in plan.order:
+    for node in schedule.order:
         if node.op in ("add", "sub") and node.kind == FLOAT:
             a, b = node.args
             subtract = node.op == "sub"
@@ -39,14 +39,14 @@ def fused(plan: Plan) -> dict[Expr, tuple[Expr, Expr, bool, bool]]:
     return found
 
 
-def overwritten(plan: Plan) -> set[Expr]:
+def overwritten(schedule: Schedule) -> set[Expr]:
     """Scratch arrays every element of which is stored before anything is loaded: they need not be cleared."""
-    following = {node.args[0]: node for node in plan.order if node.op == "store"}
-    loaded = {node.args[0] for node in plan.order if node.op == "load"}
-    for node, loop in plan.loops.items():
-        loaded.update(arg for part in loop.arguments(node)[:2] for arg in part if arg.kind == ARRAY)
+    following = {node.args[0]: node for node in schedule.order if node.op == "store"}
+    loaded = {node.args[0] for node in schedule.order if node.op == "load"}
+    for node, scan in schedule.scans.items():
+        loaded.update(arg for part in scan.arguments(node)[:2] for arg in part if arg.kind == ARRAY)
     complete = set()
-    for node in plan.order:
+    for node in schedule.order:
         if node.op == "scratch":
             written: set[int] = set()
             version = node

@@ -17,7 +17,7 @@ from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import ARRAY, BOOL, INT, STREAM
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.ir.schedule import Loop, Plan
+from adjoin.compiler.ir.schedule import ScanSchedule, Schedule
 from adjoin.compiler.runtime.cpu.transpose import Rows
 from adjoin.compiler.runtime.cuda.staging import Staged
 
@@ -65,7 +65,7 @@ def render_cpu(program: Program, lane: Lane) -> Rendered:
     w.line("  store i64 %first, ptr %here")
     for i, spec in enumerate((*program.inputs, *program.outputs)):
         memory.prefetch(i, spec, i >= len(program.inputs))
-    large = len(program.plan.order) > LARGE
+    large = len(program.schedule.order) > LARGE
     if large:
         kernel.registers, kernel.block = REGISTERS, BLOCK
         kernel.storage.hide_zero()
@@ -106,7 +106,7 @@ def render_gpu(program: Program, lane: Lane) -> Rendered:
     memory.begin(lane_index, first, limit, base)
     storage = kernel.storage
     storage.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
-    live = set(program.plan.order)
+    live = set(program.schedule.order)
     read = [i for i, nodes in enumerate(program.sources) if not live.isdisjoint(nodes)]
     kernel.registers = GPU_REGISTERS * 32 // lane.bits
     storage.hide_zero()
@@ -147,7 +147,7 @@ class _Kernel:
         self.registers: int | None = None
         self.block: int | None = None
         self.uniform: set[Expr] = set()
-        self.read = streams_read(program.plan)
+        self.read = streams_read(program.schedule)
         self.outputs: dict[Expr, list[int]] = {}
         for i, (spec, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
             if spec.steps is not None:
@@ -166,8 +166,8 @@ class _Kernel:
         Args:
             eager: read every input at the start, where their addresses are at hand, rather than when first used.
         """
-        plan = self.program.plan
-        place = {node: i for i, node in enumerate(plan.order)}
+        schedule = self.program.schedule
+        place = {node: i for i, node in enumerate(schedule.order)}
         due: dict[int, list[tuple[int, int, int]]] = {}
         for i, (spec, nodes) in enumerate(zip(self.program.outputs, self.program.targets, strict=True)):
             if spec.steps is None:
@@ -175,7 +175,7 @@ class _Kernel:
                     last = max(place[node] for node in nodes[start : start + count])
                     due.setdefault(last, []).append((i, start, count))
         values: dict[Expr, str] = {}
-        live = set(plan.order)
+        live = set(schedule.order)
         for i, (spec, nodes) in enumerate(zip(self.program.inputs, self.program.sources, strict=True)):
             if spec.table:
                 values[nodes[0]] = str(i)
@@ -185,20 +185,20 @@ class _Kernel:
             if (eager or passing) and spec.steps is None and columns:
                 found = self.memory.load(i, spec, columns, None)
                 values.update({nodes[column]: found[column] for column in columns})
-        self.region(plan, values, due)
+        self.region(schedule, values, due)
 
-    def region(self, plan: Plan, values: dict[Expr, str], due: dict[int, list[tuple[int, int, int]]]) -> None:
-        sums = fused(plan)
+    def region(self, schedule: Schedule, values: dict[Expr, str], due: dict[int, list[tuple[int, int, int]]]) -> None:
+        sums = fused(schedule)
         skipped = {product for product, *_ in sums.values()}
         together: dict[tuple[str, tuple[Expr, ...]], tuple[str, ...]] = {}
-        complete = overwritten(plan)
+        complete = overwritten(schedule)
         columns: dict[int, set[int]] = {}
-        for node in plan.order:
+        for node in schedule.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
-        parking = self.park(plan, sums, due)
+        parking = self.park(schedule, sums, due)
         slots: dict[Expr, int] = {}
-        for position, node in enumerate(plan.order):
+        for position, node in enumerate(schedule.order):
             if self.block and position % self.block == self.block - 1:
                 label = self.w.name()[1:]
                 self.w.line(f"  br i1 %never, label %done, label %{label}")  # a plain jump would be merged away
@@ -227,7 +227,7 @@ class _Kernel:
                     self.storage.clear(values[node], node.width)
             elif node.op == "scan":
                 late = {value: slots[value] for value in parking.late.get(position, ())}
-                self.scan(node, plan.loops[node], values, late)
+                self.scan(node, schedule.scans[node], values, late)
             elif node.kind != STREAM and node.op != "get":
                 values[node] = self.instruction(node, values)
             for parked in parking.frees.get(position, ()):
@@ -249,23 +249,23 @@ class _Kernel:
         nodes = self.program.sources[tensor]
         return {nodes[other]: operand for other, operand in found.items() if other in columns}
 
-    def park(self, plan: Plan, sums: dict[Expr, tuple], due: dict[int, list[tuple[int, int, int]]]) -> Parking:
+    def park(self, schedule: Schedule, sums: dict[Expr, tuple], due: dict[int, list[tuple[int, int, int]]]) -> Parking:
         """Decide which values wait in memory."""
         if self.registers is None:
             return Parking()
         skipped = {product for product, *_ in sums.values()}
         operands: list[list[Expr]] = []
         late: set[int] = set()
-        for position, node in enumerate(plan.order):
+        for position, node in enumerate(schedule.order):
             if node in skipped or node.op == "get":
                 reads = []
             elif node in sums:
                 product, other, *_ = sums[node]
                 reads = [*product.args, other]
             elif node.op == "scan":
-                carry, captures, _, _ = plan.loops[node].arguments(node)
+                carry, captures, _, _ = schedule.scans[node].arguments(node)
                 reads = carry + captures
-                if plan.loops[node].where is not None:
+                if schedule.scans[node].where is not None:
                     late.add(position)
             else:
                 reads = list(node.args[:3])
@@ -274,7 +274,7 @@ class _Kernel:
             operands.append(reads)
         kept = self.memory.kept if isinstance(self.memory, Staged) else {}
         return park(
-            plan.order, operands, self.registers, lambda node: node.op == "input" and node.data[0] in kept, late
+            schedule.order, operands, self.registers, lambda node: node.op == "input" and node.data[0] in kept, late
         )
 
     def fma(self, product: Expr, other: Expr, negate_product: bool, negate_other: bool, values: dict[Expr, str]) -> str:
@@ -383,13 +383,13 @@ class _Kernel:
 
     # Loops ------------------------------------------------------------------------------------------------------------
 
-    def scan(self, node: Expr, loop: Loop, values: dict[Expr, str], late: dict[Expr, int]) -> None:
+    def scan(self, node: Expr, scan: ScanSchedule, values: dict[Expr, str], late: dict[Expr, int]) -> None:
         """A loop, or a branch; what it reads late waits in slots."""
-        if loop.where is not None:
-            self.branch(node, loop, values, late)
+        if scan.where is not None:
+            self.branch(node, scan, values, late)
             return
-        w, body = self.w, loop.body
-        initial = loop.arguments(node)[0]
+        w, body = self.w, scan.body
+        initial = scan.arguments(node)[0]
         count = self.storage.count(body.length)
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
@@ -397,7 +397,7 @@ class _Kernel:
         w.line(f"  %{label}.i = phi i64 [ 0, %{before} ], [ %{label}.n, %LATCH ]")
         inside: dict[Expr, str] = {}
         phis = []
-        for i, value in zip(loop.carry, initial, strict=True):
+        for i, value in zip(scan.carry, initial, strict=True):
             parameter = body.carry[i]
             if parameter.kind == ARRAY:
                 inside[parameter] = values[value]
@@ -412,8 +412,8 @@ class _Kernel:
         step = f"%{label}.i"
         if body.reverse:
             step = w.emit(f"sub i64 {w.emit(f'sub i64 {count}, 1')}, {step}")
-        last = {i: inside[body.carry[i]] for i in loop.carry}  # the region may load one again, under a new name
-        self.iteration(node, loop, step, inside, values, {})
+        last = {i: inside[body.carry[i]] for i in scan.carry}  # the region may load one again, under a new name
+        self.iteration(node, scan, step, inside, values, {})
         w.line(f"  %{label}.n = add i64 %{label}.i, 1")
         w.line(f"  br label %{label}")
         latch = w.block
@@ -425,16 +425,16 @@ class _Kernel:
         w.label(f"{label}.e")
         self.give(node, last, values)
 
-    def branch(self, node: Expr, loop: Loop, values: dict[Expr, str], late: dict[Expr, int]) -> None:
+    def branch(self, node: Expr, scan: ScanSchedule, values: dict[Expr, str], late: dict[Expr, int]) -> None:
         """A scan of one step that may be left out: see `when`."""
-        w, body = self.w, loop.body
-        initial, captured, _, _ = loop.arguments(node)
+        w, body = self.w, scan.body
+        initial, captured, _, _ = scan.arguments(node)
         label, before = w.name()[1:], w.block
-        w.line(f"  br i1 {w.any_lane(values[captured[loop.where or 0]])}, label %{label}, label %{label}.e")
+        w.line(f"  br i1 {w.any_lane(values[captured[scan.where or 0]])}, label %{label}, label %{label}.e")
         w.label(label)
-        first = {i: values[value] for i, value in zip(loop.carry, initial, strict=True)}
+        first = {i: values[value] for i, value in zip(scan.carry, initial, strict=True)}
         inside = {body.carry[i]: operand for i, operand in first.items()}
-        self.iteration(node, loop, "0", inside, values, late)
+        self.iteration(node, scan, "0", inside, values, late)
         w.line(f"  br label %{label}.e")
         after = w.block
         w.label(f"{label}.e")
@@ -447,14 +447,20 @@ class _Kernel:
         self.give(node, last, values)
 
     def iteration(
-        self, node: Expr, loop: Loop, step: str, inside: dict[Expr, str], values: dict[Expr, str], late: dict[Expr, int]
+        self,
+        node: Expr,
+        scan: ScanSchedule,
+        step: str,
+        inside: dict[Expr, str],
+        values: dict[Expr, str],
+        late: dict[Expr, int],
     ) -> None:
         """One step of a scan, of which `inside` has the carry."""
-        body = loop.body
-        _, captured, streams, _ = loop.arguments(node)
+        body = scan.body
+        _, captured, streams, _ = scan.arguments(node)
         inside[body.counter] = self.w.emit(f"trunc i64 {step} to i32")
         self.uniform.add(body.counter)
-        for i, value in zip(loop.captures, captured, strict=True):
+        for i, value in zip(scan.captures, captured, strict=True):
             parameter = body.captures[i]
             if value in late:
                 inside[parameter] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(late[value])}")
@@ -462,11 +468,11 @@ class _Kernel:
                 inside[parameter] = values[value]
             if value in self.uniform:
                 self.uniform.add(parameter)
-        used = set(loop.plan.order)
-        for i, stream in zip(loop.streams, streams, strict=True):
-            self.read_step(stream, body.steps[i], used, step, inside, values)
-        self.region(loop.plan, inside, {})
-        for i in loop.outputs:
+        used = set(scan.schedule.order)
+        for i, stream in zip(scan.streams, streams, strict=True):
+            self.read_step(stream, body.elements[i], used, step, inside, values)
+        self.region(scan.schedule, inside, {})
+        for i in scan.outputs:
             operands = [inside[value] for value in body.outputs[i]]
             self.write_step(node, len(body.results) + i, operands, step, values)
 

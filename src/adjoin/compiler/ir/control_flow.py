@@ -1,30 +1,26 @@
-"""Loops with a carry, streams of per-step values, and small scratch arrays.
+"""Loops with a carry, streams of per-step values, and branches.
 
 All control flow is one construct, `scan`: a body runs `length` times; it takes the carry and one element of each input
 stream, and gives the next carry and one element of each output stream. `loop` is a scan without streams. A stream is a
 sequence over time: an input of the kernel, an output of it, or what one scan hands to the next (the adjoint of a scan
 is a scan that runs the other way over the history of the carry). The code of a body exists once, whatever the length.
-
-Scratch arrays are values too: `scratch[i] = x` makes a new version that takes the place of the old one, so that a body
-can carry an array, and only the newest version may be read or written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from adjoin.compiler.ir import pytree as tree
-from adjoin.compiler.ir.graph import Expr, Graph, apply, current_graph, to_index, tracing
+from adjoin.compiler.ir.graph import Expr, Graph, as_number, current_graph, tracing
 from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE
 from adjoin.compiler.ir.ops import select
+from adjoin.compiler.ir.scratch import Scratch, consume, gather, readers, root
 from adjoin.errors import TraceError
-
-LARGEST = 4096  # elements of a scratch array: it lies on the stack of a CPU thread, or in the local memory of a GPU's
 
 
 @dataclass(eq=False)
 class Body:
-    """What a scan node runs: a closed graph, its parameters and its results.
+    """What a scan node runs: a graph with parameters and results, which does not change once it is closed.
 
     A scan node's arguments are the initial carry, then the captures, then the input streams, then nodes that only have
     to run before; its results (`get` nodes) are the final carry, then the output streams.
@@ -32,158 +28,87 @@ class Body:
     Attributes:
         graph: the body's nodes.
         counter: the parameter that holds the step's index.
-        carry: one parameter for each carried value.
-        captures: one parameter for each value taken from around the loop.
-        steps: for each input stream, the parameters of one of its elements.
-        results: the next carry.
-        outputs: for each output stream, the values of one element. The adjoint may append to it.
         length: trip count, or the name of the kernel's run-time integer that holds it.
         reverse: runs from the last step to the first.
-        histories: value of the body -> the output stream that the adjoint made of it.
+        carry: one parameter for each carried value.
+        captures: one parameter for each value taken from around the loop.
+        elements: for each input stream, the parameters of one of its elements.
+        results: the next carry.
+        outputs: for each output stream, the values of one element.
+        recorded: for each carried value, the output streams that hold it as it was before each step (several for an
+            array); empty unless the carry is recorded.
         where: the capture that says whether the body does anything; where it does not in any environment that a
             processor has in hand, the loop may be left out. The body itself keeps the carry where it does not hold.
-        active: which results depend on what is being differentiated for; written and read by the adjoint.
     """
 
     graph: Graph
     counter: Expr
-    carry: list[Expr]
     length: int | str
     reverse: bool
+    carry: list[Expr] = field(default_factory=list)
     captures: list[Expr] = field(default_factory=list)
-    steps: list[list[Expr]] = field(default_factory=list)
+    elements: list[list[Expr]] = field(default_factory=list)
     results: list[Expr] = field(default_factory=list)
     outputs: list[list[Expr]] = field(default_factory=list)
-    histories: dict[Expr, int] = field(default_factory=dict)
+    recorded: list[list[int]] = field(default_factory=list)
     where: Expr | None = None
-    active: list[bool] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, outer: Graph, length: int | str, reverse: bool = False) -> "Body":
+        """A new body of a loop in a graph."""
+        graph = Graph(outer)
+        return cls(graph, graph.fresh("param", (), "counter", INT), length, reverse)
+
+    def add_carry(self, like: Expr) -> Expr:
+        """A parameter for one more carried value, of the kind of another."""
+        parameter = self.graph.fresh("param", (), "carry", like.kind)
+        if like.kind == ARRAY:
+            parameter.width = like.width
+            gather(parameter)  # for the adjoint, which needs the elements from before the first store
+        self.carry.append(parameter)
+        return parameter
+
+    def add_stream(self, width: int) -> list[Expr]:
+        """The parameters for one element of one more input stream."""
+        self.elements.append([self.graph.fresh("param", (), "element") for _ in range(width)])
+        return self.elements[-1]
 
     def only_where(self, condition: Expr | None) -> None:
         """Set the condition, unless it has become a constant."""
         self.where = condition if condition is not None and condition.op == "param" else None
 
+    def record_carry(self) -> None:
+        """Stream out every carried value as it is before each step, as floats: what the adjoint starts a step from."""
+        for parameter in self.carry:
+            values = gather(parameter) if parameter.kind == ARRAY else [as_number(parameter)]
+            first = len(self.outputs)
+            self.outputs += [[value] for value in values]
+            self.recorded.append([*range(first, len(self.outputs))])
 
-class Scratch:
-    """A small array in fast memory, indexed by numbers or by traced integers; an index outside is clamped.
-
-    Made by `scratch(size)` or `scratch(values)`. It may be carried by a loop. Every index of an access that depends on
-    the data (`to_index(x)`) may differ between environments.
-    """
-
-    def __init__(self, array: Expr):
-        self.array = array
-
-    def __len__(self) -> int:
-        return self.array.width
-
-    def __getitem__(self, index: Any) -> Expr:
-        graph = self._graph(index)
-        return load(graph.lift(self.array), self._index(graph, index))
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        graph = self._graph(index, value)
-        if graph is not self.array.graph:
-            raise TraceError("a loop body writes a scratch array that it does not carry; make it part of the carry")
-        value = graph.lift(value)
-        if value.kind != FLOAT:
-            raise TraceError(f"a scratch array holds floats, got a {value.kind} value")
-        self.array = store(self.array, self._index(graph, index), value)
-
-    def _graph(self, *values: Any) -> Graph:
-        exprs = [self.array, *[value for value in values if isinstance(value, Expr)]]
-        return max((expr.graph for expr in exprs), key=lambda graph: graph.depth)
-
-    def _index(self, graph: Graph, index: Any) -> Expr:
-        if isinstance(index, int):
-            if not 0 <= index < len(self):
-                raise TraceError(f"index {index} is outside a scratch array of {len(self)}")
-            return graph.integer(index)
-        if not isinstance(index, Expr) or index.kind not in (INT, FLOAT):
-            raise TraceError(f"a scratch array is indexed by an integer, got {index!r}")
-        return to_index(graph.lift(index))
+    def close(self, initial: list[Expr], streams: list[Expr]) -> Expr:
+        """The scan node of the finished body, in the graph around it."""
+        outer = self.graph.parent
+        assert outer is not None
+        self.captures = list(self.graph.captures.values())
+        self.graph.closed = True
+        captured = list(self.graph.captures)
+        arrays = [value for value in captured if value.kind == ARRAY]
+        for array in arrays:
+            gather(array)  # for the adjoint, which may run after the array has been overwritten
+        before = [reader for value in initial if value.kind == ARRAY for reader in consume(value)]
+        node = outer.fresh("scan", (*initial, *captured, *streams, *before), self, TUPLE)
+        for array in arrays:
+            readers(array).append(node)
+        return node
 
 
-class Lookup:
-    """A table that is read where the data says: an input of the kernel. Indices outside are clamped.
-
-    No gradient passes to its numbers.
-    """
-
-    def __init__(self, table: Expr, shape: tuple[int, ...]):
-        self.table, self.shape = table, shape
-
-    def __getitem__(self, index: Any) -> Expr:
-        """One number: `table[i]`, or `table[i, j]` of a table with two dimensions."""
-        indices = index if isinstance(index, tuple) else (index,)
-        if len(indices) != len(self.shape):
-            raise TraceError(f"a table of shape {self.shape} takes {len(self.shape)} indices, got {len(indices)}")
-        exprs = [self.table, *[value for value in indices if isinstance(value, Expr)]]
-        graph = max((expr.graph for expr in exprs), key=lambda graph: graph.depth)
-        place = graph.integer(0)
-        for size, value in zip(self.shape, indices, strict=True):
-            lifted = graph.integer(value) if isinstance(value, int) else to_index(graph.lift(value))
-            inside = apply("min", apply("max", lifted, graph.integer(0)), graph.integer(size - 1))
-            place = place * graph.integer(size) + inside
-        return graph.node("lookup", (graph.lift(self.table), place))
-
-
-def load(array: Expr, index: Expr) -> Expr:
-    """One element of an array."""
-    value = array.graph.find("load", (array, index))
-    if value is None:
-        readers = _readers(array)
-        value = array.graph.node("load", (array, index))
-        readers.append(value)
-    return value
-
-
-def store(array: Expr, index: Expr, value: Expr) -> Expr:
-    """The next version of an array. It runs after everything that reads the version it replaces."""
-    result = array.graph.fresh("store", (array, index, value, *_consume(array)), None, ARRAY)
-    result.width = array.width
-    return result
-
-
-def _readers(array: Expr) -> list[Expr]:
-    """Who reads this version; an error if another version has taken its place."""
-    readers = array.graph.readers.setdefault(array, [])
-    if readers is None:
-        raise TraceError("an old version of a scratch array was used; the body of a loop reads the one it carries")
-    return readers
-
-
-def _consume(array: Expr) -> list[Expr]:
-    """Retire a version: those who read it must run before what follows."""
-    readers = _readers(array)
-    array.graph.readers[array] = None
-    return readers
-
-
-def zeros(graph: Graph, size: int) -> Expr:
-    """A new array of zeros in a graph."""
-    array = graph.fresh("scratch", (), None, ARRAY)
-    array.width = size
-    return array
-
-
-def scratch(values: int | Sequence[Any]) -> Scratch:
-    """A scratch array of so many zeros, or of the given values; of up to 4096 elements."""
-    graph = current_graph()
-    size = values if isinstance(values, int) else len(values)
-    if not 0 < size <= LARGEST:
-        raise TraceError(f"a scratch array has 1 to {LARGEST} elements, got {size}")
-    if isinstance(values, int):
-        return Scratch(zeros(graph, values))
-    result = Scratch(zeros(graph, len(values)))
-    for i, value in enumerate(values):
-        result[i] = graph.lift(value)
-    return result
-
-
-def gather(array: Expr) -> list[Expr]:
-    """Every element of an array, as scalars."""
-    graph = array.graph
-    return [load(array, graph.integer(i)) for i in range(array.width)]
+def split_scan(node: Expr, args: Sequence[Expr] | None = None) -> tuple[list[Expr], list[Expr], list[Expr]]:
+    """The arguments of a scan, or others in their place: initial carry, captured values and input streams."""
+    body: Body = node.data
+    args = list(node.args if args is None else args)
+    first = len(body.carry)
+    second = first + len(body.captures)
+    return args[:first], args[first:second], args[second : second + len(body.elements)]
 
 
 @dataclass(frozen=True)
@@ -223,29 +148,21 @@ def scan(
         The last carry, and the Stream of outputs, or a dict of them, or None.
     """
     streams = [inputs] if isinstance(inputs, Stream) else list(inputs)
-    initial = list(tree.leaves(carry))
-    steps = _length(length, streams)
+    leaves = list(tree.leaves(carry))
     outer = current_graph()
-    graph = Graph(outer)
-    first = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in initial]
-    spec = Body(graph, graph.fresh("param", (), "counter", INT), [], steps, reverse)
-    for value in first:
+    initial = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in leaves]
+    scanned = Body.begin(outer, _length(length, streams), reverse)
+    for value in initial:
         if value.kind not in (FLOAT, BOOL, ARRAY):
             raise TraceError(f"a loop carries floats, conditions and scratch arrays, got a {value.kind} value")
-        spec.carry.append(parameter(graph, value))
-    arguments = []
+        scanned.add_carry(value)
+    elements = []
     for stream in streams:
-        flat = list(tree.leaves(stream.element))
-        parameters = [parameter(graph, None) for _ in flat]
-        spec.steps.append(parameters)
-        arguments.append(tree.rebuild(stream.element, iter(parameters)))
-    carried = tree.rebuild(
-        carry,
-        (Scratch(p) if isinstance(v, Scratch) else p for p, v in zip(spec.carry, initial, strict=True)),
-    )
-    element = arguments[0] if isinstance(inputs, Stream) else arguments
-    with tracing(graph):
-        returned = body(spec.counter, carried, element)
+        parameters = scanned.add_stream(len(list(tree.leaves(stream.element))))
+        elements.append(tree.rebuild(stream.element, iter(parameters)))
+    carried = tree.rebuild(carry, _as_given(scanned.carry, leaves))
+    with tracing(scanned.graph):
+        returned = body(scanned.counter, carried, elements[0] if isinstance(inputs, Stream) else elements)
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TraceError("a scan's body returns two things: the next carry, and the step's output or None")
     following, output = returned
@@ -253,21 +170,27 @@ def scan(
         raise TraceError(
             f"the body changed the structure of the carry from {tree.structure(carry)} to {tree.structure(following)}"
         )
-    for before, after in zip(spec.carry, tree.leaves(following), strict=True):
-        after = after.array if isinstance(after, Scratch) else graph.lift(after)
+    for before, after in zip(scanned.carry, tree.leaves(following), strict=True):
+        after = after.array if isinstance(after, Scratch) else scanned.graph.lift(after)
         if (after.kind, after.width) != (before.kind, before.width):
             raise TraceError(f"the body changed a {before.kind} of the carry to a {after.kind}")
         if after.kind == ARRAY and root(after) is not before:
             raise TraceError("the body returned another scratch array than the one it was given in its place")
-        spec.results.append(after)
-    several = output if isinstance(output, dict) else {None: output} if list(tree.leaves(output)) else {}
-    spec.outputs += [[graph.lift(value) for value in tree.leaves(element)] for element in several.values()]
-    node = close(spec, outer, first, [stream.source for stream in streams])
-    last = tree.rebuild(
-        carry, (Scratch(r) if isinstance(v, Scratch) else r for r, v in zip(finals(node), initial, strict=True))
-    )
-    made = {key: Stream(output_stream(node, i), steps, element) for i, (key, element) in enumerate(several.items())}
-    return last, made if isinstance(output, dict) else made.get(None)
+        scanned.results.append(after)
+    outputs = output if isinstance(output, dict) else {None: output} if list(tree.leaves(output)) else {}
+    for element in outputs.values():
+        scanned.outputs.append([as_number(scanned.graph.lift(value)) for value in tree.leaves(element)])
+    node = scanned.close(initial, [stream.source for stream in streams])
+    last = tree.rebuild(carry, _as_given(finals(node), leaves))
+    written = {
+        key: Stream(output_stream(node, i), scanned.length, element) for i, (key, element) in enumerate(outputs.items())
+    }
+    return last, written if isinstance(output, dict) else written.get(None)
+
+
+def _as_given(values: Sequence[Expr], like: Sequence[Any]) -> Iterator[Any]:
+    """The values, as scratch arrays where those that they stand for are."""
+    return (Scratch(value) if isinstance(one, Scratch) else value for value, one in zip(values, like, strict=True))
 
 
 def loop(count: int | Expr, body: Callable[[Expr, Any], Any], carry: Any) -> Any:
@@ -289,16 +212,19 @@ def when(condition: Any, function: Callable[[Any], Any], values: Any) -> Any:
     outer = current_graph()
     condition = outer.lift(condition)
     initial = [outer.lift(value) for value in tree.leaves(values)]
-    graph = Graph(outer)
-    spec = Body(graph, graph.fresh("param", (), "counter", INT), [parameter(graph, x) for x in initial], 1, False)
-    with tracing(graph):
-        found = function(tree.rebuild(values, iter(spec.carry)))
-    if tree.structure(found) != tree.structure(values):
-        raise TraceError(f"when: the function gave {tree.structure(found)} for {tree.structure(values)}")
-    holds = graph.lift(condition)
-    spec.results = [select(holds, graph.lift(a), b) for a, b in zip(tree.leaves(found), spec.carry, strict=True)]
-    spec.only_where(holds)
-    return tree.rebuild(values, iter(finals(close(spec, outer, initial, []))))
+    body = Body.begin(outer, 1)
+    carry = [body.add_carry(value) for value in initial]
+    with tracing(body.graph):
+        returned = function(tree.rebuild(values, iter(carry)))
+    if tree.structure(returned) != tree.structure(values):
+        raise TraceError(f"when: the function gave {tree.structure(returned)} for {tree.structure(values)}")
+    holds = body.graph.lift(condition)
+    body.results = [
+        select(holds, body.graph.lift(after), before)
+        for after, before in zip(tree.leaves(returned), carry, strict=True)
+    ]
+    body.only_where(holds)
+    return tree.rebuild(values, iter(finals(body.close(initial, []))))
 
 
 def inside(value: Any) -> Any:
@@ -306,28 +232,12 @@ def inside(value: Any) -> Any:
     return current_graph().lift(value) if isinstance(value, Expr) else value
 
 
-def close(body: Body, outer: Graph, initial: list[Expr], streams: list[Expr]) -> Expr:
-    """Make the scan node of a finished body."""
-    body.captures = list(body.graph.captures.values())
-    body.graph.closed = True
-    captured = list(body.graph.captures)
-    for value in captured:
-        if value.kind == ARRAY:
-            gather(value)  # for the adjoint, which may run after the array has been overwritten
-    before = [reader for value in initial if value.kind == ARRAY for reader in _consume(value)]
-    node = outer.fresh("scan", (*initial, *captured, *streams, *before), body, TUPLE)
-    for value in captured:
-        if value.kind == ARRAY:
-            _readers(value).append(node)
-    return node
-
-
 def finals(node: Expr) -> list[Expr]:
     """The last carry of a scan."""
-    made = [node.graph.node("get", (node,), i, value.kind) for i, value in enumerate(node.data.results)]
-    for expr, value in zip(made, node.data.results, strict=True):
-        expr.width = value.width
-    return made
+    gets = [node.graph.node("get", (node,), i, value.kind) for i, value in enumerate(node.data.results)]
+    for get, value in zip(gets, node.data.results, strict=True):
+        get.width = value.width
+    return gets
 
 
 def output_stream(node: Expr, position: int) -> Expr:
@@ -343,37 +253,6 @@ def output_streams(node: Expr) -> list[Expr]:
     return [output_stream(node, i) for i in range(len(node.data.outputs))]
 
 
-def restore(array: Expr) -> Expr:
-    """An array with the contents this version has or had."""
-    if array.graph.readers.get(array, []) is not None:
-        return array
-    elements = gather(array)
-    again = zeros(array.graph, array.width)
-    for i, element in enumerate(elements):
-        again = store(again, array.graph.integer(i), element)
-    return again
-
-
-def root(array: Expr) -> Expr:
-    """The first version of an array in its graph: a parameter or a fresh scratch."""
-    while True:
-        if array.op == "store":
-            array = array.args[0]
-        elif array.op == "get" and array.kind == ARRAY:
-            array = array.args[0].args[array.data]
-        else:
-            return array
-
-
-def parameter(graph: Graph, like: Expr | None) -> Expr:
-    """A new parameter of a body, of the same kind as another value, or a float."""
-    made = graph.fresh("param", (), "carry", FLOAT if like is None else like.kind)
-    if like is not None and like.kind == ARRAY:
-        made.width = like.width
-        gather(made)  # for the adjoint, which needs the elements from before the first store
-    return made
-
-
 def _length(length: int | Expr | None, streams: list[Stream]) -> int | str:
     lengths = {stream.length for stream in streams}
     if length is not None:
@@ -385,6 +264,6 @@ def _length(length: int | Expr | None, streams: list[Stream]) -> int | str:
             raise TraceError(f"a trip count is a whole number of at least 0, got {length!r}")
         lengths.add(length)  # pyright: ignore[reportArgumentType]
     if len(lengths) != 1:
-        found = ", ".join(map(str, lengths)) or "none was given"
-        raise TraceError(f"scan needs one length, that of its input streams or of `length=`: {found}")
+        got = ", ".join(map(str, lengths)) or "none was given"
+        raise TraceError(f"scan needs one length, that of its input streams or of `length=`: {got}")
     return lengths.pop()

@@ -397,3 +397,10 @@ def to_index(value: Expr) -> Expr:
     if value.kind == INT:
         return value
     return value.graph.node("to_index", (value,), None, INT)
+
+
+def as_number(value: Expr) -> Expr:
+    """A value as a float: a condition becomes 0 or 1."""
+    if value.kind == BOOL:
+        return ops.select(value, 1.0, 0.0)
+    return value.graph.node("to_float", (value,)) if value.kind == INT else value

@@ -1,6 +1,5 @@
-"""A traced function: a graph, its named inputs and its outputs, for one environment."""
+"""A traced function: what it computes, and the tensors it reads and writes, for one environment."""
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.compiler.autodiff.forward import pushforward
-from adjoin.compiler.autodiff.reverse import pullback
-from adjoin.compiler.ir.control_flow import Lookup, Scratch, Stream
-from adjoin.compiler.ir.graph import Expr, Graph, tracing
-from adjoin.compiler.ir.kinds import BOOL, INT, STREAM, TABLE
+from adjoin.compiler.ir.control_flow import Stream
+from adjoin.compiler.ir.digest import digest_graph, digest_schedule, hash_of
+from adjoin.compiler.ir.graph import Expr, Graph, as_number, tracing
+from adjoin.compiler.ir.kinds import INT, STREAM, TABLE
 from adjoin.compiler.ir.op import OPS
-from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import copy, has_rules
-from adjoin.compiler.ir.schedule import Loop, Plan, make_plan, reachable
+from adjoin.compiler.ir.schedule import Schedule, make_schedule
+from adjoin.compiler.ir.scratch import Lookup, Scratch
 from adjoin.errors import TraceError
+
+Nodes = tuple[list[Expr], ...]
+"""For each tensor its nodes; a stream and a table have one."""
 
 
 @dataclass(frozen=True)
@@ -47,150 +48,112 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """A closed description of one kernel; never changed once made.
+class Computation:
+    """What a program computes, as nodes: all of it that does not depend on how its tensors are called or shared.
 
     Attributes:
-        name: for messages and symbol names.
-        inputs: the tensors it reads.
-        integers: names of the run-time integers it takes.
-        sources: for each input its nodes, or of a stream its one node.
-        outputs: the tensors it writes.
-        targets: for each output its nodes, or of a stream its one node.
-        ruled: sources and targets of the same program with the rules that `implicit` left, if it did.
-        guard: where it does not hold, gradients are exactly 0; of the graph that derivatives see.
+        sources: of the inputs.
+        targets: of the outputs.
+        smooth: sources and targets of the graph that derivatives are taken of. It has the rules that `implicit` left,
+            which the graph that runs is without; where there are none, the two are one.
+        guard: where it does not hold, gradients are exactly 0; a node of the graph that derivatives are taken of.
     """
 
-    name: str
-    inputs: tuple[TensorSpec, ...]
-    integers: tuple[str, ...]
-    sources: tuple[list[Expr], ...]
-    outputs: tuple[TensorSpec, ...]
-    targets: tuple[list[Expr], ...]
-    ruled: tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]] | None = None
+    sources: Nodes
+    targets: Nodes
+    smooth: tuple[Nodes, Nodes]
     guard: Expr | None = None
 
-    @property
-    def smooth(self) -> tuple[tuple[list[Expr], ...], tuple[list[Expr], ...]]:
-        """Sources and targets, as derivatives are to see them."""
-        return self.ruled or (self.sources, self.targets)
-
     @cached_property
-    def plan(self) -> Plan:
+    def schedule(self) -> Schedule:
         """What to compute and in which order."""
-        return make_plan([node for target in self.targets for node in target])
+        return make_schedule([*chain(*self.targets)])
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that decides what the kernel computes."""
-        text = [repr((self.inputs, self.outputs, self.integers))]
-        numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate([*chain(*self.sources)])}
-        _describe(self.plan, numbers, text)
-        return hashlib.sha256("\n".join(text).encode()).hexdigest()
+        """A hash of what is computed."""
+        return digest_schedule(self.schedule, [*chain(*self.sources)])
 
     @cached_property
     def key(self) -> str:
-        """A hash of what it computes and of how it is differentiated."""
-        if self.ruled is None and self.guard is None:
-            return self.digest
+        """A hash of what is computed and of how it is differentiated."""
         sources, targets = self.smooth
-        numbers: dict[Expr, int] = {node: -1 - i for i, node in enumerate([*chain(*sources)])}
-        text = [self.digest, str(self.guard is not None)]
-        _describe_ruled([*chain(*targets), *([] if self.guard is None else [self.guard])], numbers, text)
-        return hashlib.sha256("\n".join(text).encode()).hexdigest()
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.operations:,} operations)"
+        if targets is self.targets and self.guard is None:
+            return self.digest
+        guard = [] if self.guard is None else [self.guard]
+        return hash_of(self.digest, str(len(guard)), digest_graph([*chain(*targets), *guard], [*chain(*sources)]))
 
     @cached_property
     def operations(self) -> int:
         """Live arithmetic nodes; those of a loop's body count once."""
-        return _count(self.plan)
+        return _count(self.schedule)
 
     @cached_property
     def work(self) -> int:
         """A rough number of instructions an environment takes; loops of run-time length count as a hundred steps."""
-        return _work(self.plan)
+        return _work(self.schedule)
 
-    def vjp(self, wanted: Sequence[bool], given: Sequence[bool] | None = None) -> tuple["Program", list[int]]:
-        """The program of the vector-Jacobian product.
 
-        Args:
-            wanted: for each input, whether its gradient is wanted.
-            given: for each output, whether there is a cotangent for it; by default for all.
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A closed description of one kernel; never changed once made.
 
-        Returns:
-            A program of the inputs and one cotangent for each such output, and the positions of the inputs whose
-            gradients it gives; a wanted input that is missing there has no influence on any output.
-        """
-        graph, mapping, sources = self._again()
-        targets = [copy(target, mapping, graph) for target in self.smooth[1]]
-        specs, cotangents = [], []
-        seeds = []
-        for i, (spec, target) in enumerate(zip(self.outputs, targets, strict=True)):
-            if given is None or given[i]:
-                specs.append(TensorSpec(f"grad_{spec.name}", spec.shape, spec.steps, spec.shared))
-                cotangents.append(_nodes(graph, specs[-1], len(self.inputs) + len(cotangents)))
-                seeds += zip(target, cotangents[-1], strict=True)
-        guard = None if self.guard is None else copy([self.guard], mapping, graph)[0]
-        on = [i for i, is_wanted in enumerate(wanted) if is_wanted and not self.inputs[i].table]
-        found = iter(pullback(graph, seeds, [node for i in on for node in sources[i]]))
-        present, outputs, gradients = [], [], []
-        for i in on:
-            gradient = [next(found) for _ in sources[i]]
-            if any(node is not None for node in gradient):
-                present.append(i)
-                spec = self.inputs[i]
-                outputs.append(TensorSpec(f"grad_{spec.name}", spec.shape, spec.steps, spec.shared))
-                gradient = [graph.const(0.0) if node is None else node for node in gradient]
-                if guard is not None and spec.steps is None:
-                    gradient = [select(guard, node, 0.0) for node in gradient]
-                gradients.append(gradient)
-        program = _program(
-            f"{self.name}_vjp",
-            (*self.inputs, *specs),
-            self.integers,
-            (*sources, *cotangents),
-            tuple(outputs),
-            tuple(gradients),
-            guard,
-        )
-        return program, present
+    Attributes:
+        name: for messages.
+        inputs: the tensors it reads.
+        outputs: the tensors it writes.
+        integers: names of the run-time integers it takes.
+        computation: what it computes. Programs that differ in their tensors only have one in common, so that it is
+            scheduled and hashed once.
+    """
 
-    def jvp(self, moved: Sequence[bool]) -> tuple["Program", list[int]]:
-        """The program of the Jacobian-vector product.
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    integers: tuple[str, ...]
+    computation: Computation
 
-        Args:
-            moved: for each input, whether it has a tangent.
+    @property
+    def sources(self) -> Nodes:
+        """For each input its nodes."""
+        return self.computation.sources
 
-        Returns:
-            A program of the inputs and one tangent for each moved input, and the positions of the outputs whose
-            tangents it gives; the others' are zero.
-        """
-        graph, mapping, sources = self._again()
-        tangents: dict[Expr, Expr] = {}
-        specs, nodes = [], []
-        for i, spec in enumerate(self.inputs):
-            if moved[i] and not spec.table:
-                specs.append(TensorSpec(f"tangent_{spec.name}", spec.shape, spec.steps, spec.shared))
-                nodes.append(_nodes(graph, specs[-1], len(self.inputs) + len(nodes)))
-                tangents.update(zip(self.smooth[0][i], nodes[-1], strict=True))
-        given, outputs, targets = [], [], []
-        for i, (spec, target) in enumerate(zip(self.outputs, self.smooth[1], strict=True)):
-            moving = [tangent for _, tangent in pushforward(target, mapping, tangents, graph)]
-            if any(tangent is not None for tangent in moving):
-                given.append(i)
-                outputs.append(TensorSpec(f"tangent_{spec.name}", spec.shape, spec.steps, spec.shared))
-                targets.append([graph.const(0.0) if tangent is None else tangent for tangent in moving])
-        program = _program(
-            f"{self.name}_jvp",
-            (*self.inputs, *specs),
-            self.integers,
-            (*sources, *nodes),
-            tuple(outputs),
-            tuple(targets),
-        )
-        return program, given
+    @property
+    def targets(self) -> Nodes:
+        """For each output its nodes."""
+        return self.computation.targets
+
+    @property
+    def schedule(self) -> Schedule:
+        """What to compute and in which order."""
+        return self.computation.schedule
+
+    @property
+    def operations(self) -> int:
+        """Live arithmetic nodes; those of a loop's body count once."""
+        return self.computation.operations
+
+    @property
+    def work(self) -> int:
+        """A rough number of instructions an environment takes."""
+        return self.computation.work
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that decides what the kernel computes."""
+        return hash_of(self._tensors, self.computation.digest)
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of what it computes and of how it is differentiated."""
+        return hash_of(self._tensors, self.computation.key)
+
+    @property
+    def _tensors(self) -> str:
+        return repr((self.inputs, self.outputs, self.integers))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.operations:,} operations)"
 
     def with_shared(self, shared: Sequence[bool]) -> "Program":
         """The same program with some inputs read once for the whole batch."""
@@ -201,14 +164,7 @@ class Program:
 
     def without_sums(self) -> "Program":
         """The same program with every output given for each environment."""
-        outputs = tuple(TensorSpec(spec.name, spec.shape, spec.steps) for spec in self.outputs)
-        return replace(self, outputs=outputs)
-
-    def _again(self) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
-        """A new graph with the same inputs, and where each input went."""
-        graph = Graph()
-        sources = [_nodes(graph, spec, i) for i, spec in enumerate(self.inputs)]
-        return graph, dict(zip(chain(*self.smooth[0]), chain(*sources), strict=True)), sources
+        return replace(self, outputs=tuple(replace(spec, shared=False) for spec in self.outputs))
 
 
 def trace(
@@ -227,7 +183,7 @@ def trace(
         The program, and an example of the structure that the function returned, made of output numbers.
     """
     graph = Graph()
-    sources = [_nodes(graph, spec, i) for i, spec in enumerate(inputs)]
+    sources = [input_nodes(graph, spec, i) for i, spec in enumerate(inputs)]
     arguments: dict[str, Any] = {}
     for spec, nodes in zip(inputs, sources, strict=True):
         if spec.table:
@@ -241,7 +197,7 @@ def trace(
         arguments[integer] = graph.node("length", (), integer, INT)
     with tracing(graph):
         returned = function(**arguments)
-    graph_outputs: list[TensorSpec] = []
+    outputs: list[TensorSpec] = []
     targets: list[list[Expr]] = []
 
     def collect(value: Any, label: str) -> Any:
@@ -254,53 +210,45 @@ def trace(
             raise TraceError(f"'{name}' returned None; return the traced values it computes")
         if isinstance(value, Stream):
             shape = np.shape(value.element)
-            graph_outputs.append(TensorSpec(label, tuple(shape), value.length))
+            outputs.append(TensorSpec(label, tuple(shape), value.length))
             targets.append([value.source])
         else:
             if isinstance(value, Scratch):
                 raise TraceError(f"'{name}' returned a scratch array; return its elements")
             array = np.array(value, dtype=object)
-            nodes = [_number(graph.lift(node)) for node in array.ravel().tolist()]
-            graph_outputs.append(TensorSpec(label, array.shape))
+            nodes = [as_number(graph.lift(node)) for node in array.ravel().tolist()]
+            outputs.append(TensorSpec(label, array.shape))
             targets.append(nodes)
         return len(targets) - 1
 
     structure = collect(returned, "out")
     lengths = [spec.steps for spec in inputs if isinstance(spec.steps, str)]
     names = tuple(dict.fromkeys([*integers, *lengths]))
-    program = _program(name, tuple(inputs), names, tuple(sources), tuple(graph_outputs), tuple(targets), graph.guard)
-    return program, structure
+    return make_program(name, inputs, outputs, names, sources, targets, graph.guard), structure
 
 
-def _program(
+def make_program(
     name: str,
-    inputs: tuple[TensorSpec, ...],
-    integers: tuple[str, ...],
-    sources: tuple[list[Expr], ...],
-    outputs: tuple[TensorSpec, ...],
-    targets: tuple[list[Expr], ...],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    integers: Sequence[str],
+    sources: Sequence[list[Expr]],
+    targets: Sequence[list[Expr]],
     guard: Expr | None = None,
 ) -> Program:
-    """A program; if there are rules for derivatives in its graph, they are kept beside what runs."""
-    if not has_rules([*chain(*targets)]):
-        return Program(name, inputs, integers, sources, outputs, targets, None, guard)
-    graph = Graph()
-    again = tuple(_nodes(graph, spec, i) for i, spec in enumerate(inputs))
-    mapping = dict(zip(chain(*sources), chain(*again), strict=True))
-    plain = tuple(copy(target, mapping, graph, without_rules=True) for target in targets)
-    return Program(name, inputs, integers, again, outputs, plain, (sources, targets), guard)
+    """A program of nodes; if there are rules for derivatives in their graph, what runs is a copy without them."""
+    smooth = tuple(sources), tuple(targets)
+    plain = smooth
+    if has_rules([*chain(*targets)]):
+        graph = Graph()
+        again = tuple(input_nodes(graph, spec, i) for i, spec in enumerate(inputs))
+        mapping = dict(zip(chain(*sources), chain(*again), strict=True))
+        plain = again, tuple(copy(target, mapping, graph, without_rules=True) for target in targets)
+    return Program(name, tuple(inputs), tuple(outputs), tuple(integers), Computation(*plain, smooth, guard))
 
 
-def _number(node: Expr) -> Expr:
-    """What leaves a kernel is a float: conditions become 0 or 1."""
-    if node.kind == BOOL:
-        return select(node, 1.0, 0.0)
-    if node.kind == INT:
-        return node.graph.node("to_float", (node,))
-    return node
-
-
-def _nodes(graph: Graph, spec: TensorSpec, position: int) -> list[Expr]:
+def input_nodes(graph: Graph, spec: TensorSpec, position: int) -> list[Expr]:
+    """The nodes of an input tensor of a kernel."""
     if spec.table:
         table = graph.fresh("table", (), position, TABLE)
         table.width = spec.size
@@ -320,61 +268,13 @@ def _shaped(nodes: list[Expr], shape: tuple[int, ...]) -> Any:
     return array.reshape(shape)
 
 
-def _describe(plan: Plan, numbers: dict[Expr, int], text: list[str]) -> None:
-    """Append a canonical description: nodes by their place in the order, loops with their bodies inside."""
-    for node in plan.order:
-        if node in numbers:
-            continue
-        number = numbers[node] = len(numbers)
-        if node.op == "scan":
-            loop = plan.loops[node]
-            arguments = [numbers[arg] for part in loop.arguments(node)[:3] for arg in part]
-            kind = f"{loop.body.length} {loop.body.reverse} {loop.where}"
-            text.append(f"scan {number} {arguments} {kind} {loop.carry} {loop.outputs}")
-            _describe_body(loop, numbers, text)
-        elif node.op == "get":
-            text.append(f"get {numbers[node.args[0]]} {node.data}")
-        else:
-            args = " ".join([str(numbers[arg]) for arg in node.args[:3]])
-            data = "" if node.data is None else repr(node.data)
-            text.append(f"{node.op} {node.width if node.op == 'scratch' else ''} {args} {data}")
-    text.append(str([numbers[target] for target in plan.targets]))
-
-
-def _describe_body(loop: Loop, outer: dict[Expr, int], text: list[str]) -> None:
-    body = loop.body
-    parameters = [body.counter, *[body.carry[i] for i in loop.carry], *[body.captures[i] for i in loop.captures]]
-    parameters += [parameter for i in loop.streams for parameter in body.steps[i]]
-    _describe(loop.plan, {parameter: -1 - i for i, parameter in enumerate(parameters)}, text)
-    text.append("end")
-
-
-def _describe_ruled(targets: Sequence[Expr], numbers: dict[Expr, int], text: list[str]) -> None:
-    """Append a description of everything behind the targets, dead results of loops and rules included."""
-    for node in reachable(targets):
-        if node in numbers:
-            continue
-        data = node.data
-        if node.op == "scan":
-            text.append(f"{data.length} {data.reverse} {[x is data.where for x in data.captures]}")
-            _describe_ruled([*data.results, *chain(*data.outputs)], numbers, text)
-            data = None
-        elif node.op == "implicit":
-            _describe_ruled([*data.residual, *data.solved, *data.transposed], numbers, text)
-            data = [numbers[value] for value in (*data.residual, *data.solved, *data.transposed)]
-        numbers[node] = len(numbers)
-        place = node.index if node.op == "param" else ""
-        text.append(f"{node.op} {node.width} {[numbers[arg] for arg in node.args]} {data} {place}")
-    text.append(str([numbers[target] for target in targets]))
-
-
-def _work(plan: Plan) -> int:
-    total = sum(OPS[node.op].cost for node in plan.order)
-    for loop in plan.loops.values():
-        total += _work(loop.plan) * (loop.body.length if isinstance(loop.body.length, int) else 100)
+def _work(schedule: Schedule) -> int:
+    total = sum(OPS[node.op].cost for node in schedule.order)
+    for scan in schedule.scans.values():
+        total += _work(scan.schedule) * (scan.body.length if isinstance(scan.body.length, int) else 100)
     return total
 
 
-def _count(plan: Plan) -> int:
-    plain = sum(1 for node in plan.order if node.args and node.op not in ("get", "scan"))
-    return plain + sum(_count(loop.plan) for loop in plan.loops.values())
+def _count(schedule: Schedule) -> int:
+    plain = sum(1 for node in schedule.order if node.args and node.op not in ("get", "scan"))
+    return plain + sum(_count(scan.schedule) for scan in schedule.scans.values())

@@ -1,18 +1,23 @@
-"""Graphs from graphs: copying nodes, and finding those that depend on some inputs; both modes of derivatives use it."""
+"""Graphs from graphs: nodes are written again elsewhere, or with others in their place."""
 
 from collections.abc import Sequence
 
-from adjoin.compiler.autodiff.implicit import Rule
-from adjoin.compiler.ir.control_flow import Body, close, load, store, zeros
-from adjoin.compiler.ir.control_flow import parameter as parameter_like
+from adjoin.compiler.ir.control_flow import Body, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph, apply
-from adjoin.compiler.ir.kinds import BOOL, INT, TABLE, TUPLE
-from adjoin.compiler.ir.op import FLAT, OPS
+from adjoin.compiler.ir.implicit import Rule
+from adjoin.compiler.ir.kinds import TUPLE
+from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.schedule import reachable
+from adjoin.compiler.ir.scratch import load, store, zeros
 
 
 def copy(
-    targets: Sequence[Expr], mapping: dict[Expr, Expr], graph: Graph, *, without_rules: bool = False
+    targets: Sequence[Expr],
+    mapping: dict[Expr, Expr],
+    graph: Graph,
+    *,
+    without_rules: bool = False,
+    record_carry: bool = False,
 ) -> list[Expr]:
     """Write the nodes behind the targets again in another graph.
 
@@ -21,6 +26,7 @@ def copy(
         mapping: nodes already written; inputs and parameters must be among them. It grows.
         graph: where to write.
         without_rules: what `implicit` gives becomes the values it was given.
+        record_carry: loops also stream out what they carry, see `Body.record_carry`; those inside of loops do not.
 
     Returns:
         The copies of the targets.
@@ -29,20 +35,22 @@ def copy(
         if node in mapping or (node.op == "implicit" and without_rules):
             continue
         if node.op == "implicit":
-            mapping[node] = copy_rule(node, mapping, graph)
+            mapping[node] = copy_rule(node, mapping, graph, record_carry)
         elif without_rules and node.op == "get" and node.args[0].op == "implicit":
             mapping[node] = mapping[node.args[0].args[node.data]]
         else:
-            mapping[node] = copy_node(node, [mapping[arg] for arg in node.args], graph, without_rules)
+            args = [mapping[arg] for arg in node.args]
+            mapping[node] = copy_node(node, args, graph, without_rules, record_carry)
     return [mapping[target] for target in targets]
 
 
-def copy_rule(node: Expr, mapping: dict[Expr, Expr], graph: Graph) -> Expr:
+def copy_rule(node: Expr, mapping: dict[Expr, Expr], graph: Graph, record_carry: bool = False) -> Expr:
     """Write an `implicit` node again, with its rule."""
     old: Rule = node.data
     stands = [[graph.fresh("param", (), hole.data) for hole in holes] for holes in (old.solution, old.right)]
     mapping.update(zip([*old.solution, *old.right], [*stands[0], *stands[1]], strict=True))
-    parts = [copy(part, mapping, graph) for part in (old.residual, old.solved, old.transposed)]
+    rows = (old.residual, old.solved, old.transposed)
+    parts = [copy(part, mapping, graph, record_carry=record_carry) for part in rows]
     return graph.fresh("implicit", tuple(mapping[arg] for arg in node.args), Rule(*stands, *parts), TUPLE)
 
 
@@ -74,86 +82,42 @@ def has_rules(targets: Sequence[Expr]) -> bool:
     return False
 
 
-def copy_node(node: Expr, args: list[Expr], graph: Graph, without_rules: bool = False) -> Expr:
-    """Write one node again, with these arguments."""
+def copy_node(
+    node: Expr, args: list[Expr], graph: Graph, without_rules: bool = False, record_carry: bool = False
+) -> Expr:
+    """Write one node again, with these arguments; the options are those of `copy`."""
     if node.op == "scan":
-        return _copy_scan(node, args, graph, without_rules)
+        return _copy_scan(node, args, graph, without_rules, record_carry)
     if node.op == "load":
         return load(args[0], args[1])
     if node.op == "store":
         return store(args[0], args[1], args[2])
     if node.op == "scratch":
         return zeros(graph, node.width)
-    made = graph.node(node.op, tuple(args), node.data, node.kind)
-    made.width = node.width
-    return made
+    again = graph.node(node.op, tuple(args), node.data, node.kind)
+    again.width = node.width
+    return again
 
 
-def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool) -> Expr:
+def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, record_carry: bool) -> Expr:
     old: Body = node.data
-    new = Body(inner := Graph(graph), parameter_like(inner, old.counter), [], old.length, old.reverse)
+    new = Body.begin(graph, old.length, old.reverse)
     mapping = {old.counter: new.counter}
-    count = len(old.carry)
     for parameter in old.carry:
-        new.carry.append(parameter_like(inner, parameter))
-    mapping.update(zip(old.carry, new.carry, strict=True))
-    for parameter, value in zip(old.captures, args[count:], strict=False):
-        mapping[parameter] = inner.lift(value)
-    for step in old.steps:
-        new.steps.append([parameter_like(inner, parameter) for parameter in step])
-        mapping.update(zip(step, new.steps[-1], strict=True))
-    new.results = copy(old.results, mapping, inner, without_rules=without_rules)
-    new.outputs = [copy(output, mapping, inner, without_rules=without_rules) for output in old.outputs]
+        mapping[parameter] = new.add_carry(parameter)
+    initial, captured, streams = split_scan(node, args)
+    for parameter, value in zip(old.captures, captured, strict=True):
+        mapping[parameter] = new.graph.lift(value)
+    for element in old.elements:
+        mapping.update(zip(element, new.add_stream(len(element)), strict=True))
+    new.results = copy(old.results, mapping, new.graph, without_rules=without_rules)
+    new.outputs = [copy(output, mapping, new.graph, without_rules=without_rules) for output in old.outputs]
     new.only_where(mapping[old.where] if old.where is not None else None)
-    first_stream = count + len(old.captures)
-    return close(new, graph, args[:count], args[first_stream : first_stream + len(old.steps)])
+    if record_carry:
+        new.record_carry()
+    return new.close(initial, streams)
 
 
 def either(value: Expr | None, default: Expr) -> Expr:
     """The value if there is one; `or` would ask a traced value for its truth."""
     return default if value is None else value
-
-
-def split_scan(node: Expr) -> tuple[Body, list[Expr], list[Expr], list[Expr]]:
-    """A scan's body, initial carry, captured values and input streams."""
-    body: Body = node.data
-    first = len(body.carry)
-    second = first + len(body.captures)
-    args = list(node.args)
-    return body, args[:first], args[first:second], args[second : second + len(body.steps)]
-
-
-def active_nodes(nodes: Sequence[Expr], sources: set[Expr]) -> set[Expr]:
-    """Those of the nodes, in the order in which they were made, that depend smoothly on the sources."""
-    active = set(sources)
-    for node in nodes:
-        if node in active or node.kind in (BOOL, INT, TABLE) or OPS[node.op].derivative is FLAT:
-            continue
-        if node.op == "get":
-            body = node.args[0].data
-            if node.args[0] in active and body.active[node.data]:
-                active.add(node)
-        elif node.op == "implicit":
-            if any(value in active for value in node.data.residual):
-                active.add(node)
-        elif node.op == "scan":
-            body, initial, captured, streams = split_scan(node)
-            carry = [value in active for value in initial]
-            inner = {p for p, v in zip(body.captures, captured, strict=True) if v in active}
-            for step, stream in zip(body.steps, streams, strict=True):
-                if stream in active:
-                    inner.update(step)
-            while True:
-                found = active_nodes(
-                    body.graph.nodes, inner | {p for p, is_on in zip(body.carry, carry, strict=True) if is_on}
-                )
-                grown = [a or b in found for a, b in zip(carry, body.results, strict=True)]
-                if grown == carry:
-                    break
-                carry = grown
-            body.active = carry + [any(value in found for value in output) for output in body.outputs]
-            if any(body.active):
-                active.add(node)
-        elif any(arg in active for arg in node.args):
-            active.add(node)
-    return active

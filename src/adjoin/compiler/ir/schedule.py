@@ -1,6 +1,6 @@
 """What to compute, in which order: the live nodes of a graph, loops included.
 
-The interpreter, the renderer and the digest all walk a `Plan`. Nodes come in depth-first order of the targets: each
+The interpreter, the renderer and the digest all walk a `Schedule`. Nodes come in depth-first order of the targets: each
 is computed shortly before its first use, and a target is complete before the next one is begun, so that a kernel can
 write its results as it goes instead of keeping them all.
 """
@@ -12,16 +12,17 @@ from adjoin.compiler.ir.control_flow import Body
 from adjoin.compiler.ir.graph import Expr
 
 
-@dataclass(eq=False)
-class Loop:
+@dataclass(frozen=True, eq=False)
+class ScanSchedule:
     """The live part of one scan node.
 
     Attributes:
+        body: what it runs.
         carry: positions of the carried values that matter.
         captures: positions of the captures that the live part of the body reads.
         streams: positions of the input streams that it reads.
         outputs: positions of the output streams that somebody reads.
-        plan: the body's own plan; its targets are the live results, then the live outputs' values.
+        schedule: of the body; its targets are the live results, then the live outputs' values.
     """
 
     body: Body
@@ -29,7 +30,7 @@ class Loop:
     captures: list[int]
     streams: list[int]
     outputs: list[int]
-    plan: "Plan"
+    schedule: "Schedule"
 
     @property
     def where(self) -> int | None:
@@ -40,7 +41,7 @@ class Loop:
         """The live arguments of the scan node: initial carry, captures, input streams, and what must run before."""
         first = len(self.body.carry)
         second = first + len(self.body.captures)
-        third = second + len(self.body.steps)
+        third = second + len(self.body.elements)
         return (
             [node.args[i] for i in self.carry],
             [node.args[first + i] for i in self.captures],
@@ -49,60 +50,60 @@ class Loop:
         )
 
 
-@dataclass(eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False)
+class Schedule:
     """An order in which to compute the targets of one graph.
 
     Attributes:
         order: the nodes, each after its arguments.
-        loops: the live part of every scan among them.
+        scans: the live part of every scan among them.
         targets: what was asked for.
     """
 
     order: list[Expr]
-    loops: dict[Expr, Loop]
+    scans: dict[Expr, ScanSchedule]
     targets: list[Expr]
 
 
-def make_plan(targets: Sequence[Expr]) -> Plan:
+def make_schedule(targets: Sequence[Expr]) -> Schedule:
     """Find the live nodes behind the targets and order them."""
-    live, loops = _live(targets)
+    live, scans = _live(targets)
     order: list[Expr] = []
     done: set[Expr] = set()
     for target in targets:
-        stack = [] if target in done else [(target, _needs(target, loops, live))]
+        stack = [] if target in done else [(target, _needs(target, scans, live))]
         while stack:
             node, pending = stack[-1]
             following = next((arg for arg in pending if arg not in done), None)
             if following is not None:
-                stack.append((following, _needs(following, loops, live)))
+                stack.append((following, _needs(following, scans, live)))
                 continue
             stack.pop()
             if node not in done:
                 done.add(node)
                 order.append(node)
-    return Plan(order, loops, list(targets))
+    return Schedule(order, scans, list(targets))
 
 
 def reachable(targets: Sequence[Expr]) -> list[Expr]:
     """Every node behind the targets, dead results of loops included, in the order in which they were made."""
-    found: set[Expr] = set()
+    nodes: set[Expr] = set()
     stack = list(targets)
     while stack:
         node = stack.pop()
-        if node not in found:
-            found.add(node)
+        if node not in nodes:
+            nodes.add(node)
             stack.extend(node.args)
-    return sorted(found, key=lambda node: node.index)
+    return sorted(nodes, key=lambda node: node.index)
 
 
-def _live(targets: Sequence[Expr]) -> tuple[set[Expr], dict[Expr, Loop]]:
+def _live(targets: Sequence[Expr]) -> tuple[set[Expr], dict[Expr, ScanSchedule]]:
     """Every node whose value matters, and for every scan among them its live part.
 
-    What is read of a scan decides what its arguments must give, so scans are settled from the last to the first.
+    What is read of a scan decides what its arguments must give, so scans are decided from the last to the first.
     """
     wanted: dict[Expr, set[int]] = {}
-    loops: dict[Expr, Loop] = {}
+    scheduled: dict[Expr, ScanSchedule] = {}
     live: set[Expr] = set()
     scans: list[Expr] = []
     pending = list(targets)
@@ -117,19 +118,19 @@ def _live(targets: Sequence[Expr]) -> tuple[set[Expr], dict[Expr, Loop]]:
             if node.op == "scan":
                 scans.append(node)
             else:
-                pending.extend(_needs(node, loops))
+                pending.extend(_needs(node, scheduled))
         if scans:
             scans.sort(key=lambda node: node.index)
             node = scans.pop()
-            loops[node] = _loop(node, wanted.get(node, set()))
-            pending.extend(_needs(node, loops))
-    return live, loops
+            scheduled[node] = _schedule_scan(node, wanted.get(node, set()))
+            pending.extend(_needs(node, scheduled))
+    return live, scheduled
 
 
-def _needs(node: Expr, loops: dict[Expr, Loop], live: set[Expr] | None = None) -> Iterator[Expr]:
+def _needs(node: Expr, scans: dict[Expr, ScanSchedule], live: set[Expr] | None = None) -> Iterator[Expr]:
     """The nodes a node is computed from; with `live`, also those of them that only have to run before it."""
     if node.op == "scan":
-        carry, captures, streams, before = loops[node].arguments(node)
+        carry, captures, streams, before = scans[node].arguments(node)
         needs = carry + captures + streams
     else:
         needs = list(node.args[:3])
@@ -139,18 +140,18 @@ def _needs(node: Expr, loops: dict[Expr, Loop], live: set[Expr] | None = None) -
     return iter(needs)
 
 
-def _loop(node: Expr, wanted: set[int]) -> Loop:
+def _schedule_scan(node: Expr, wanted: set[int]) -> ScanSchedule:
     body: Body = node.data
     outputs = [i for i in range(len(body.outputs)) if len(body.results) + i in wanted]
     carry = sorted(i for i in wanted if i < len(body.results))
     while True:
         targets = [body.results[i] for i in carry] + [value for i in outputs for value in body.outputs[i]]
-        plan = make_plan(targets)
-        used = set(plan.order)
-        grown = [i for i, parameter in enumerate(body.carry) if i in carry or parameter in used]
-        if grown == carry:
+        schedule = make_schedule(targets)
+        used = set(schedule.order)
+        needed = [i for i, parameter in enumerate(body.carry) if i in carry or parameter in used]
+        if needed == carry:
             break
-        carry = grown
+        carry = needed
     captures = [i for i, parameter in enumerate(body.captures) if parameter in used or parameter is body.where]
-    streams = [i for i, step in enumerate(body.steps) if not used.isdisjoint(step)]
-    return Loop(body, carry, captures, streams, outputs, plan)
+    streams = [i for i, element in enumerate(body.elements) if not used.isdisjoint(element)]
+    return ScanSchedule(body, carry, captures, streams, outputs, schedule)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir import pytree as tree
 from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import TensorSpec, trace
@@ -113,7 +114,7 @@ class Function:
         if unknown:
             raise InputError(f"{self.name}: no input '{unknown[0]}'; inputs: {', '.join(self._names)}")
         program = self.kernel.program.with_shared([spec.name in shared for spec in self._specs])
-        for each in (program, program.vjp([True] * len(self._specs))[0]):
+        for each in (program, vjp(program, [True] * len(self._specs))[0]):
             build(each, BITS[dtype], int(capability[1]), Cache())
 
     def _check(self, tensors: list[Any]) -> None:

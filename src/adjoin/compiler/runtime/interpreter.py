@@ -12,7 +12,7 @@ from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import INT
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.ir.schedule import Loop, Plan
+from adjoin.compiler.ir.schedule import ScanSchedule, Schedule
 
 
 def interpret(
@@ -40,7 +40,7 @@ def interpret(
             machine.values.update(zip(nodes, tensor.unbind(-1), strict=True))
         else:
             machine.values[nodes[0]] = [row.unbind(-1) for row in tensor]
-    machine.run(program.plan)
+    machine.run(program.schedule)
     return [machine.collect(spec, nodes) for spec, nodes in zip(program.outputs, program.targets, strict=True)]
 
 
@@ -53,14 +53,14 @@ class _Machine:
         self.integers = integers
         self.values: dict[Expr, Any] = values or {}
 
-    def run(self, plan: Plan) -> None:
-        for node in plan.order:
+    def run(self, schedule: Schedule) -> None:
+        for node in schedule.order:
             if node not in self.values:
-                self.values[node] = self.evaluate(node, plan)
+                self.values[node] = self.evaluate(node, schedule)
 
-    def evaluate(self, node: Expr, plan: Plan) -> Any:
+    def evaluate(self, node: Expr, schedule: Schedule) -> Any:
         if node.op == "scan":
-            return self.scan(node, plan.loops[node])
+            return self.scan(node, schedule.scans[node])
         args = [self.values[arg] for arg in node.args[:3]]
         if node.op in CONSTRUCTS:
             return CONSTRUCTS[node.op](self, node, *args)
@@ -73,24 +73,24 @@ class _Machine:
         """An integer that does not differ between environments, beside values that do."""
         return value if isinstance(value, torch.Tensor) else torch.tensor([value], device=self.like.device)
 
-    def scan(self, node: Expr, loop: Loop) -> dict[int, Any]:
-        body = loop.body
-        initial, captured, streams, _ = loop.arguments(node)
+    def scan(self, node: Expr, scan: ScanSchedule) -> dict[int, Any]:
+        body = scan.body
+        initial, captured, streams, _ = scan.arguments(node)
         carry = [self.values[value] for value in initial]
-        fixed = {body.captures[i]: self.values[value] for i, value in zip(loop.captures, captured, strict=True)}
+        fixed = {body.captures[i]: self.values[value] for i, value in zip(scan.captures, captured, strict=True)}
         length = self.integers[body.length] if isinstance(body.length, str) else body.length
-        written: dict[int, list[Any]] = {i: [None] * length for i in loop.outputs}
+        written: dict[int, list[Any]] = {i: [None] * length for i in scan.outputs}
         for step in reversed(range(length)) if body.reverse else range(length):
             inside = _Machine(self.like, self.batch, self.integers, dict(fixed))
             inside.values[body.counter] = step
-            inside.values.update(zip([body.carry[i] for i in loop.carry], carry, strict=True))
-            for i, stream in zip(loop.streams, streams, strict=True):
-                inside.values.update(zip(body.steps[i], self.values[stream][step], strict=True))
-            inside.run(loop.plan)
-            carry = [inside.values[body.results[i]] for i in loop.carry]
-            for i in loop.outputs:
+            inside.values.update(zip([body.carry[i] for i in scan.carry], carry, strict=True))
+            for i, stream in zip(scan.streams, streams, strict=True):
+                inside.values.update(zip(body.elements[i], self.values[stream][step], strict=True))
+            inside.run(scan.schedule)
+            carry = [inside.values[body.results[i]] for i in scan.carry]
+            for i in scan.outputs:
                 written[i][step] = [inside.values[value] for value in body.outputs[i]]
-        results: dict[int, Any] = dict(zip(loop.carry, carry, strict=True))
+        results: dict[int, Any] = dict(zip(scan.carry, carry, strict=True))
         results.update({len(body.results) + i: steps for i, steps in written.items()})
         return results
 

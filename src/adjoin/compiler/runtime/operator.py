@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
 
+from adjoin.compiler.autodiff.derivatives import jvp, vjp
 from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import Program, TensorSpec
 from adjoin.compiler.runtime.cpu.kernel import CpuKernel, ask_for_huge_pages
@@ -61,19 +62,19 @@ class Kernel:
         return self._once("apart", lambda: self._derive(self.program.without_sums()))
 
     def vjp(self, wanted: tuple[bool, ...], given: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
-        """See `Program.vjp`."""
+        """See `adjoin.compiler.autodiff.derivatives.vjp`."""
 
         def make() -> tuple[Kernel, list[int]]:
-            program, positions = self.program.vjp(wanted, given)
+            program, positions = vjp(self.program, wanted, given)
             return Kernel(program), positions
 
         return self._once(("vjp", wanted, given), make)
 
     def jvp(self, moved: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
-        """See `Program.jvp`."""
+        """See `adjoin.compiler.autodiff.derivatives.jvp`."""
 
         def make() -> tuple[Kernel, list[int]]:
-            program, positions = self.program.jvp(moved)
+            program, positions = jvp(self.program, moved)
             return Kernel(program), positions
 
         return self._once(("jvp", moved), make)

@@ -8,7 +8,7 @@ It is part of the graph, so derivatives of any order follow. What runs is a copy
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from adjoin.compiler.ir.graph import Expr, current_graph
@@ -16,7 +16,7 @@ from adjoin.compiler.ir.kinds import TUPLE
 from adjoin.errors import TraceError
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """How values that solve equations depend on everything else.
 
@@ -26,7 +26,6 @@ class Rule:
         residual: r(x), of the stand-ins for x and of anything else.
         solved: J⁻¹ of the right-hand side.
         transposed: J⁻ᵀ of it.
-        active: as in `Body`.
     """
 
     solution: list[Expr]
@@ -34,10 +33,6 @@ class Rule:
     residual: list[Expr]
     solved: list[Expr]
     transposed: list[Expr]
-    active: list[bool] = field(init=False)
-
-    def __post_init__(self):
-        self.active = [True] * len(self.solution)
 
 
 Solve = Callable[[list[Expr]], Sequence[Any]]
@@ -57,7 +52,7 @@ def implicit(values: Sequence[Any], residual: Solve, solve: Solve, transposed: S
     graph = current_graph()
     solution = [graph.fresh("param", (), "solution") for _ in values]
     right = [graph.fresh("param", (), "right") for _ in values]
-    rows = [[graph.lift(x) for x in made] for made in (residual(solution), solve(right))]
+    rows = [[graph.lift(x) for x in row] for row in (residual(solution), solve(right))]
     rows.append(rows[1] if transposed is None else [graph.lift(x) for x in transposed(right)])
     if any(len(row) != len(values) for row in rows):
         raise TraceError(f"implicit: {len(values)} values need as many residuals, and a solve gives as many")
