@@ -230,3 +230,17 @@ def test_differentiating_leaves_the_graph_alone_and_may_be_done_by_many_threads(
     finally:
         sys.setswitchinterval(interval)
     assert str(described(graph)) == str(before)
+
+
+def test_a_stream_of_conditions_and_counters_is_one_of_numbers():
+    @at.function(x=2)
+    def signs(x):
+        def step(i, z, _):
+            return 0.5 * z - x[1], [z > 0.0, i, z * z]
+
+        return at.scan(step, x[0], length=3)[1]
+
+    x = torch.tensor([[1.0, 0.6], [-1.0, -2.0], [0.0, 0.1]], dtype=torch.float64)
+    assert signs(x)[:, :, 0].tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    assert signs(x)[:, 0, 1].tolist() == [0.0, 1.0, 2.0]
+    check_kernel(signs.kernel, [torch.randn(21, 2, dtype=torch.float64)])
