@@ -23,11 +23,12 @@ if TYPE_CHECKING:
         centroidal_momentum_matrix_derivative,
         centroidal_momentum_rate,
     )
-    from adjoin.dynamics.constraint import FrameConstraint, constrained_dynamics, impulse_dynamics
+    from adjoin.dynamics.constrained_dynamics import constrained_dynamics, impulse_dynamics
     from adjoin.dynamics.coriolis import coriolis_matrix
     from adjoin.dynamics.crba import crba
     from adjoin.dynamics.derivatives import aba_derivatives, rnea_derivatives
     from adjoin.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
+    from adjoin.dynamics.frame_constraint import FrameConstraint
     from adjoin.dynamics.inverse_kinematics import inverse_kinematics
     from adjoin.dynamics.jacobian import jacobian, jacobian_derivative
     from adjoin.dynamics.kinematics import forward_kinematics, frame_acceleration, frame_velocity
@@ -136,7 +137,7 @@ _HOMES = {
     "Body": "adjoin.model.parts",
     "Compliant": "adjoin.constraints.compliant",
     "Frame": "adjoin.model.parts",
-    "FrameConstraint": "adjoin.dynamics.constraint",
+    "FrameConstraint": "adjoin.dynamics.frame_constraint",
     "Geometry": "adjoin.model.parts",
     "Heightfield": "adjoin.collision.terrain",
     "ImplicitAdjoint": "adjoin.constraints.adjoints",
@@ -169,7 +170,7 @@ _HOMES = {
     "checkpointed_rollout": "adjoin.simulation.checkpointing",
     "compat": "adjoin.compat",
     "compute": "adjoin.dynamics.call",
-    "constrained_dynamics": "adjoin.dynamics.constraint",
+    "constrained_dynamics": "adjoin.dynamics.constrained_dynamics",
     "control": "adjoin.control",
     "coriolis_matrix": "adjoin.dynamics.coriolis",
     "crba": "adjoin.dynamics.crba",
@@ -181,7 +182,7 @@ _HOMES = {
     "from_inertial_parameters": "adjoin.dynamics.regressor",
     "function": "adjoin.compiler.runtime.function",
     "gravity_forces": "adjoin.dynamics.rnea",
-    "impulse_dynamics": "adjoin.dynamics.constraint",
+    "impulse_dynamics": "adjoin.dynamics.constrained_dynamics",
     "inertial_parameters": "adjoin.dynamics.regressor",
     "inverse_kinematics": "adjoin.dynamics.inverse_kinematics",
     "jacobian": "adjoin.dynamics.jacobian",

@@ -3,7 +3,8 @@
 import torch
 from reference import on_floats
 
-from adjoin.dynamics.call import QUANTITIES, compute
+from adjoin.dynamics.call import compute
+from adjoin.dynamics.quantity import QUANTITIES
 
 COMPILED = ("go2", "humanoid")
 

@@ -16,9 +16,10 @@ from small import chain, tree
 
 import adjoin
 from adjoin.dynamics.aba import aba, minverse
-from adjoin.dynamics.call import QUANTITIES, call, compute, quantity
+from adjoin.dynamics.call import call, compute
 from adjoin.dynamics.crba import crba
 from adjoin.dynamics.passive import passive_forces
+from adjoin.dynamics.quantity import QUANTITIES, quantity
 from adjoin.dynamics.rnea import bias_forces, gravity_forces, rnea
 from adjoin.errors import AdjoinError, InputError, ModelError, TraceError
 

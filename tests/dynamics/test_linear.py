@@ -42,9 +42,12 @@ def test_the_halves_are_those_of_the_factor(size, seed):
     D = np.diag(1.0 / np.array(factor.inverse))
     assert np.allclose(L.T @ D @ L, matrix, rtol=0, atol=1e-11)
     b, c = np.random.default_rng(seed).normal(size=(2, size))
-    assert np.allclose(L.T @ factor.half(b.tolist()), b, atol=1e-12)
-    assert np.allclose(L @ factor.rest(b.tolist()), b, atol=1e-12)
-    product = sum(x * d * y for x, d, y in zip(factor.half(list(b)), factor.inverse, factor.half(list(c)), strict=True))
+    assert np.allclose(L.T @ factor.solve_upper(b.tolist()), b, atol=1e-12)
+    assert np.allclose(L @ factor.solve_lower(b.tolist()), b, atol=1e-12)
+    product = sum(
+        x * d * y
+        for x, d, y in zip(factor.solve_upper(list(b)), factor.inverse, factor.solve_upper(list(c)), strict=True)
+    )
     assert product == pytest.approx(b @ np.linalg.solve(matrix, c), rel=1e-10, abs=1e-12)
 
 
@@ -72,7 +75,7 @@ def test_a_unit_right_side_stays_zero_where_the_tree_does_not_reach():
     model = robot("go2")
     q, v, _, _ = (x[0] for x in samples(model, 1))
     factor = Factor(crba_of(on_floats(model, q, v)))
-    last = factor.half([0.0] * (model.nv - 1) + [1.0])
+    last = factor.solve_upper([0.0] * (model.nv - 1) + [1.0])
     reached = [dof for dof, x in enumerate(last) if not is_zero(x)]
     assert reached == [0, 1, 2, 3, 4, 5, 15, 16, 17]
 

@@ -1,4 +1,4 @@
-"""Inverse dynamics against Pinocchio; forces from outside; springs, damping, friction and armature; parameters."""
+"""Inverse dynamics against Pinocchio; external forces; springs, damping, friction and armature; parameters."""
 
 import numpy as np
 import pinocchio

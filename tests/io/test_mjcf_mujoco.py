@@ -12,7 +12,7 @@ from adjoin.errors import ModelError
 from adjoin.io.load import load
 from adjoin.io.mjcf import UnsupportedWarning
 from adjoin.io.urdf_write import to_urdf
-from adjoin.model.assemble import joint_motion
+from adjoin.model.assemble import joint_pose
 from adjoin.model.parts import WORLD
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import transform_multiply
@@ -126,7 +126,7 @@ def poses(model, q):
     out = []
     for body, at in zip(model.bodies, model.coordinates, strict=True):
         part = q[at.q_slice]
-        pose = transform_multiply((body.rotation, body.position), joint_motion(body.joint, part))
+        pose = transform_multiply((body.rotation, body.position), joint_pose(body.joint, part))
         out.append(pose if body.parent == WORLD else transform_multiply(out[body.parent], pose))
     return out
 

@@ -11,7 +11,7 @@ from corpus import ACCEPT, LOADED, REFUSED, URDF_FOLDER, URDFS
 
 from adjoin.errors import ModelError
 from adjoin.io.load import load
-from adjoin.model.assemble import joint_motion
+from adjoin.model.assemble import joint_pose
 from adjoin.model.parts import WORLD
 from adjoin.spatial.motion import transform_multiply
 
@@ -140,7 +140,7 @@ def poses(model, q):
     for body, at in zip(model.bodies, model.coordinates, strict=True):
         size = {"free": 7}.get(body.joint.kind, 1)
         part = [at.multiplier * x + at.offset for x in q[at.q : at.q + size]]
-        pose = transform_multiply((body.rotation, body.position), joint_motion(body.joint, part))
+        pose = transform_multiply((body.rotation, body.position), joint_pose(body.joint, part))
         out.append(pose if body.parent == WORLD else transform_multiply(out[body.parent], pose))
     return out
 

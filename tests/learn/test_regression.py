@@ -12,7 +12,7 @@ from adjoin.errors import InputError
 from adjoin.learn.data import Recording
 from adjoin.learn.excitation import fourier_excitation
 from adjoin.learn.regression import least_squares
-from adjoin.model.physical import ROUNDING
+from adjoin.model.flaws import ROUNDING
 
 EVERYTHING = ("inertial", "damping", "friction", "armature")
 TIME = torch.arange(0.0, 4.0, 0.02, dtype=torch.float64)

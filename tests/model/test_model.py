@@ -11,7 +11,7 @@ import adjoin
 from adjoin.errors import InputError, ModelError
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.parts import WORLD, Actuator, Body, ContactPair, Frame, Geometry, Keyframe
-from adjoin.model.table import _HEAD
+from adjoin.model.summary import _HEAD
 
 IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import adjoin
+from adjoin.model.flaws import ACCEPTABLE, REPAIRABLE
 from adjoin.model.parameters import PARAMETERS
-from adjoin.model.physical import ACCEPTABLE, REPAIRABLE
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import adjoin
 from adjoin.io.urdf_write import to_urdf
-from adjoin.model.assemble import joint_motion
+from adjoin.model.assemble import joint_pose
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body, Frame, Geometry, Keyframe
 from adjoin.spatial.motion import transform_multiply, transform_point
@@ -82,7 +82,7 @@ def lowest(model: adjoin.Model, q: list[float]) -> float:
     poses = []
     for body, at in zip(model.bodies, model.coordinates, strict=True):
         part = [at.multiplier * x + at.offset for x in q[at.q_slice]]
-        pose = transform_multiply((body.rotation, body.position), joint_motion(body.joint, part))
+        pose = transform_multiply((body.rotation, body.position), joint_pose(body.joint, part))
         poses.append(pose if body.parent == WORLD else transform_multiply(poses[body.parent], pose))
     heights = []
     for shape in model.geometries:

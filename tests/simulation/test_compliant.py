@@ -10,7 +10,7 @@ from worlds import FEET, UPRIGHT, G, frictions, hinge, nothing, row_of_balls, se
 import adjoin
 from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.pgs import PGS
-from adjoin.dynamics.constraint import FrameConstraint
+from adjoin.dynamics.frame_constraint import FrameConstraint
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 

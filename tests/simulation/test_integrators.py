@@ -8,7 +8,7 @@ from kernel_checks import check_kernel
 from worlds import brick, hinge, tensor
 
 import adjoin
-from adjoin.dynamics.constraint import FrameConstraint
+from adjoin.dynamics.frame_constraint import FrameConstraint
 from adjoin.errors import InputError
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body

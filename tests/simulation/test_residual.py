@@ -1,4 +1,4 @@
-"""What a simulator adds to a model: residuals, restitution and forces from outside."""
+"""What a simulator adds to a model: residuals, restitution and external forces."""
 
 import functools
 from dataclasses import replace

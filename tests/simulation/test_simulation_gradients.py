@@ -14,7 +14,7 @@ from worlds import FEET, UPRIGHT, brick, four_bar, frictions, hinge, nothing, se
 import adjoin
 from adjoin.constraints.adjoints import AnticipatingAdjoint, ImplicitAdjoint, UnrolledAdjoint
 from adjoin.constraints.linearized import DIRECT
-from adjoin.dynamics.constraint import FrameConstraint
+from adjoin.dynamics.frame_constraint import FrameConstraint
 
 
 def random(*shape, seed=0):

@@ -22,7 +22,7 @@ from worlds import (
 )
 
 import adjoin
-from adjoin.dynamics.constraint import FrameConstraint
+from adjoin.dynamics.frame_constraint import FrameConstraint
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body
 

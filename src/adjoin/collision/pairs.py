@@ -6,8 +6,8 @@ from itertools import combinations
 from typing import Literal
 
 from adjoin.collision.narrow_phase import listed, supported
-from adjoin.errors import InputError
-from adjoin.model.model import Model, missing
+from adjoin.errors import InputError, unknown_name
+from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, ContactPair, Geometry
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import maximum
@@ -185,7 +185,7 @@ def _shapes(model: Model, name: str) -> list[int]:
     if not found:
         links = dict.fromkeys(shape.link for shape in model.geometries)
         raise InputError(
-            f"pairs: {missing('shape', 'shapes', name, geometries)}; links with shapes: {', '.join(links)}"
+            f"pairs: {unknown_name('shape', 'shapes', name, geometries)}; links with shapes: {', '.join(links)}"
         )
     return found
 

@@ -134,7 +134,7 @@ class Linearized:
         for i, dof in self.springs.items():
             pull = (1.0 - self.held[i]) + self.stiffness[i] / self.gains[i]
             pulled[dof] = pulled[dof] + rows[i].jacobian[dof] * g[i] * pull
-        free = self.rest.factor.rooted(pulled)
+        free = self.rest.factor.half_solve(pulled)
         speeds = [dot(half, free) for half in self.rest.halves]
         right = []
         for i, own in zip(self.others, self.own, strict=True):
@@ -151,7 +151,7 @@ class Linearized:
         for i, dof in self.springs.items():
             if not is_zero(self.held[i]):
                 pulled[dof] = pulled[dof] - rows[i].jacobian[dof] * g[i] * self.stiffness[i]
-        free = self.rest.factor.rooted(pulled)
+        free = self.rest.factor.half_solve(pulled)
         right = [g[i] + dot(half, free) for i, half in zip(self.others, self.rest.halves, strict=True)]
         matrix = [list(column) for column in zip(*self.reduced(), strict=True)]
         y = self._solve_rows(matrix, right)

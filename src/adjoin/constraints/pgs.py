@@ -110,7 +110,7 @@ class PGS(Law):
             impulses = loop(self.iterations, sweep, first) if first else first
             return system.solve(system.right, impulses), impulses
         impulses, velocity = loop(self.iterations, sweep_by_halves, (first, system.pushed(system.free, first)))
-        return system.factor.unrooted(velocity), impulses
+        return system.factor.finish_half_solve(velocity), impulses
 
 
 def relaxed(

@@ -15,7 +15,7 @@ from adjoin.collision.shape import Shape
 from adjoin.collision.terrain import OnTerrain, terrain_points
 from adjoin.constraints.blocks import Block, Brake, Hold, Push, Row, Stop, Touch
 from adjoin.constraints.joint_equality import JointCoupling
-from adjoin.dynamics.constraint import FrameConstraint, Held
+from adjoin.dynamics.frame_constraint import EvaluatedConstraint, FrameConstraint
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.dynamics.state import State
 from adjoin.spatial import vector
@@ -174,7 +174,7 @@ def holds(state: State, constraints: Sequence[Equality]) -> list[Block]:
         if isinstance(constraint, JointCoupling):
             found.append(constraint.block(state))
             continue
-        held = Held(state, constraint)
+        held = EvaluatedConstraint(state, constraint)
         parts = zip(held.rows, held.velocity(), held.error(), (False,) * 3 + (True,) * 3, strict=False)
         found.append(Hold(tuple(Row(*part) for part in parts)))
     return found

@@ -48,7 +48,9 @@ class System:
         other, factor = replace(self), self.factor.mapped(inside)
         rows = enumerate(self.rows)
         other.__dict__["factor"] = factor
-        other.__dict__["halves"] = [(factor if i in places else self.factor).rooted(row.jacobian) for i, row in rows]
+        other.__dict__["halves"] = [
+            (factor if i in places else self.factor).half_solve(row.jacobian) for i, row in rows
+        ]
         return other
 
     @cached_property
@@ -78,12 +80,12 @@ class System:
 
         The product of two is an entry of J H⁻¹ Jᵀ. A row's half has numbers only for the joints on its way to the root.
         """
-        return [self.factor.rooted(row.jacobian) for row in self.rows]
+        return [self.factor.half_solve(row.jacobian) for row in self.rows]
 
     @cached_property
     def free(self) -> list[Scalar]:
         """The half-solved change of velocity without constraints."""
-        return self.factor.rooted(self.right)
+        return self.factor.half_solve(self.right)
 
     def entry(self, i: int, j: int) -> Scalar:
         """One number of J H⁻¹ Jᵀ."""
@@ -135,4 +137,4 @@ class System:
 
     def solve(self, right: Sequence[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
         """H⁻¹ (right + Jᵀ impulses)."""
-        return self.factor.unrooted(self.pushed(self.factor.rooted(right), impulses))
+        return self.factor.finish_half_solve(self.pushed(self.factor.half_solve(right), impulses))

@@ -63,7 +63,7 @@ class Objective:
         scenarios: parameters that are not decided, and differ from scenario to scenario, (scenarios, ...) each.
         constants: tensors that controller, costs and the simulator's residual take by name.
         controller: see `Simulator.rollout`.
-        external: forces from outside, frame name -> (steps, 6); see `Simulator.rollout`.
+        external: external forces, frame name -> (steps, 6); see `Simulator.rollout`.
         contacts: whether `path.outputs` has distances and forces of contact.
         every: which states are kept, see `Simulator.rollout`; `path` then has these only.
 

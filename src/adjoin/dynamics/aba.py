@@ -5,25 +5,26 @@ the forces that this motion needs, which inverse dynamics gives, and the rest is
 inertia matrix. So the articulated inertias serve `minverse` and the constrained dynamics too.
 
 Derivatives do not go through this recursion. Since M a + bias = tau, those of a are M⁻¹ times those of inverse dynamics
-with a held, which is a fifth less work.
+at constant a, which is a fifth less work.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, Reference, call
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.linear import Factor, is_zero
 from adjoin.dynamics.passive import passive_forces_of
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.rnea import bias_forces_of, body_forces, inverse_dynamics
 from adjoin.dynamics.robot import Robot
-from adjoin.dynamics.state import REST, State
+from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import articulated, vector
 from adjoin.spatial.articulated import Articulated
 from adjoin.spatial.motion import (
+    ZERO_SPATIAL,
     Spatial,
     force_to_parent,
     motion_to_child,
@@ -48,8 +49,8 @@ class ArticulatedBodies:
         self.D: list[Factor] = [Factor([])] * robot.count
         for body in reversed(range(robot.count)):
             directions = robot.subspaces[body]
-            whole = inertias[body]
-            U = self.U[body] = [articulated.apply(whole, s) for _, s in directions]
+            inertia = inertias[body]
+            U = self.U[body] = [articulated.apply(inertia, s) for _, s in directions]
             D = [[spatial_dot(s, u) for u in U] for _, s in directions]
             for k, (dof, _) in enumerate(directions):
                 D[k][k] = D[k][k] + armature[dof]
@@ -57,33 +58,33 @@ class ArticulatedBodies:
             self.D[body] = Factor(D)
             parent = robot.parents[body]
             if parent != WORLD:
-                left = articulated.less_joint(whole, [s for _, s in directions], U, self.D[body], armature[dof])
-                moved = articulated.to_parent(state.transforms[body], left)
+                remaining = articulated.less_joint(inertia, [s for _, s in directions], U, self.D[body], armature[dof])
+                moved = articulated.to_parent(state.transforms[body], remaining)
                 inertias[parent] = articulated.add(inertias[parent], moved)
 
     def solve(self, tau: Sequence[Scalar], forces: Sequence[Spatial] | None = None) -> list[Scalar]:
         """The accelerations that torques add, and that forces on the bodies (own frames) take away."""
         robot, transforms = self.state.robot, self.state.transforms
-        held = list(forces or [REST] * robot.count)
-        u: list[list[Scalar]] = [[] for _ in held]
+        p = list(forces or [ZERO_SPATIAL] * robot.count)
+        u: list[list[Scalar]] = [[] for _ in p]
         for body in reversed(range(robot.count)):
-            u[body] = [tau[dof] - spatial_dot(s, held[body]) for dof, s in robot.subspaces[body]]
+            u[body] = [tau[dof] - spatial_dot(s, p[body]) for dof, s in robot.subspaces[body]]
             parent = robot.parents[body]
             if parent != WORLD:
-                passed = held[body]
+                passed = p[body]
                 for effort, U in zip(self.D[body].solve(u[body]), self.U[body], strict=True):
                     passed = spatial_add(passed, (vector.scale(effort, U[0]), vector.scale(effort, U[1])))
-                held[parent] = spatial_add(held[parent], force_to_parent(transforms[body], passed))
+                p[parent] = spatial_add(p[parent], force_to_parent(transforms[body], passed))
         a: list[Scalar] = [0.0] * robot.nv
 
         def step(body: int, parent: Spatial) -> Spatial:
             moved = motion_to_child(transforms[body], parent)
-            rest = [x - spatial_dot(moved, U) for x, U in zip(u[body], self.U[body], strict=True)]
-            for (dof, _), x in zip(robot.subspaces[body], self.D[body].solve(rest), strict=True):
+            effort_left = [x - spatial_dot(moved, U) for x, U in zip(u[body], self.U[body], strict=True)]
+            for (dof, _), x in zip(robot.subspaces[body], self.D[body].solve(effort_left), strict=True):
                 a[dof] = x
-            return spatial_add(moved, self.state.along(body, a))
+            return spatial_add(moved, self.state.joint_motion(body, a))
 
-        self.state.down(REST, step)
+        self.state.outward(ZERO_SPATIAL, step)
         return a
 
 
@@ -136,15 +137,15 @@ def minverse_of(state: State) -> list[list[Scalar]]:
 
 def aba(
     model: Model,
-    q: Any,
-    v: Any,
-    tau: Any,
-    external: Mapping[str, Any] | Any = None,
-    params: Mapping[str, Any] | None = None,
+    q: Array,
+    v: Array,
+    tau: Array,
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
     *,
-    reference: str = "local",
+    reference: Reference = "local",
     passive: bool = False,
-) -> Any:
+) -> Array:
     """Forward dynamics: the accelerations under the generalized forces `tau`.
 
     Args:
@@ -152,7 +153,7 @@ def aba(
         q: configuration, (..., nq).
         v: velocity, (..., nv).
         tau: generalized forces, (..., nv).
-        external: forces from outside: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
+        external: external forces: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
         params: parameters to take the place of the model's, each for the batch or one per environment.
         reference: axes of `external`, and the point its moments are about: "local", "world", or
             "local_world_aligned" (the frame's origin, world axes).
@@ -164,7 +165,7 @@ def aba(
     return call("aba", model, q, v, tau, external=external, params=params, reference=reference, passive=passive)
 
 
-def minverse(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def minverse(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The inverse of the joint-space inertia matrix, without forming that matrix.
 
     Args:

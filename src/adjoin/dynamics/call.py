@@ -1,8 +1,7 @@
 """How every quantity is called: on tensors it is a kernel of its own, inside a traced function it is traced there.
 
-A quantity is a function from a `State` to nested scalars, registered by name with the inputs it needs. `call` traces it
-once for each model and each choice of options, parameters and external forces, and keeps the kernel with the model;
-`compute` traces several over one state, so that what they have in common is computed once.
+`call` traces a quantity once for each model and each choice of options, parameters and external forces, and keeps the
+kernel with the model; `compute` traces several over one state, so that what they have in common is computed once.
 """
 
 import importlib
@@ -10,104 +9,84 @@ import inspect
 import pkgutil
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from adjoin import dynamics
 from adjoin.compiler.runtime.function import Function
+from adjoin.dynamics.quantity import INPUTS, QUANTITIES, Quantity
 from adjoin.dynamics.robot import Robot
-from adjoin.dynamics.state import Load, MissingInput, State
+from adjoin.dynamics.state import ExternalForce, MissingInput, State
 from adjoin.errors import InputError
 from adjoin.model import parameters
 from adjoin.model.model import Model
-from adjoin.spatial.motion import STILL
+from adjoin.spatial.motion import IDENTITY_TRANSFORM
 
-INPUTS = ("q", "v", "a", "tau")
-ALL = None  # the name of external forces given for all bodies at once
-REFERENCES = ("local", "world", "local_world_aligned")
+Array = TypeVar("Array", torch.Tensor, np.ndarray)
+"""Tensors (..., n), which give tensors; or, inside a traced function, arrays (n) of traced scalars, which give such."""
+
+ALL_BODIES = None
+"""The name of external forces given for all bodies at once."""
+
+Reference = Literal["local", "world", "local_world_aligned"]
+REFERENCES: tuple[Reference, ...] = ("local", "world", "local_world_aligned")
 
 
-@dataclass(frozen=True, eq=False)
-class Quantity:
-    """Something that can be computed of a state. Equal only to itself, so that each has kernels of its own.
+class Request(NamedTuple):
+    """What is computed, apart from the numbers: each model has one kernel for each.
 
     Attributes:
-        name: the public function's.
-        inputs: which of q, v, a and tau it reads. It can read no others.
-        compute: takes the state, and options by name; returns nested scalars.
-        square: whether it is matrices (nv, nv), which the empty list of a robot without joints does not tell.
+        label: of the call, for messages.
+        inputs: which of q, v, a and tau there are.
+        quantities: the label of a result, the quantity, and its options.
+        external: names of the frames that external forces act on, or `ALL_BODIES`.
+        params: names of the parameters that are inputs.
+        reference: of the external forces.
     """
 
-    name: str
+    label: str
     inputs: tuple[str, ...]
-    compute: Callable[..., Any]
-    square: bool = False
+    quantities: tuple[tuple[str, Quantity, tuple[tuple[str, Any], ...]], ...]
+    external: tuple[str | None, ...]
+    params: tuple[str, ...]
+    reference: Reference
 
-
-QUANTITIES: dict[str, Quantity] = {}
-"""Every quantity by name."""
-
-Wanted = tuple[tuple[str, Quantity, tuple[tuple[str, Any], ...]], ...]
-"""Quantities to compute: the label of the result, the quantity, and its options."""
-
-
-def quantity(name: str, *inputs: str, square: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of a state as a quantity; a decorator.
-
-    Registering a function of the same module and name again, as running a notebook's cell twice does, replaces the
-    quantity, and kernels are compiled anew.
-
-    Args:
-        name: of the quantity; its public function's.
-        inputs: which of "q", "v", "a" and "tau" it reads, in the order in which `call` takes them.
-        square: whether its results are (nv, nv).
-
-    Raises:
-        InputError: another function has the name, or an input is not one of the four.
-    """
-    for unknown in set(inputs) - set(INPUTS):
-        raise InputError(f"quantity {name!r}: no input {unknown!r}; inputs: {', '.join(INPUTS)}")
-
-    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
-        if name in QUANTITIES and (known := _origin(QUANTITIES[name].compute)) != _origin(compute):
-            raise InputError(f"quantity {name!r} is registered already, by {known}; choose another name")
-        QUANTITIES[name] = Quantity(name, inputs, compute, square)
-        return compute
-
-    return register
-
-
-def _origin(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+    def shapes(self, model: Model) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the kernel's inputs, in order."""
+        shapes: dict[str, tuple[int, ...]] = {name: (model.nq if name == "q" else model.nv,) for name in self.inputs}
+        for name in self.external:
+            shapes[_external(name)] = (len(model.bodies), 6) if name is ALL_BODIES else (6,)
+        for name in self.params:
+            shapes[f"params[{name!r}]"] = parameters.shape(model, parameters.named(name))
+        return shapes
 
 
 def call(
     name: str,
     model: Model,
-    *inputs: Any,
-    external: Any = None,
-    params: Mapping[str, Any] | None = None,
-    reference: str = "local",
+    *inputs: Array,
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
+    reference: Reference = "local",
     **options: Any,
 ) -> Any:
-    """One quantity of a model.
+    """Compute one quantity of a model.
 
     Args:
         name: of the quantity.
         model: the robot.
         inputs: tensors, or arrays of traced scalars, in the order the quantity names them.
-        external: forces from outside, see `rnea`.
+        external: external forces, see `rnea`.
         params: parameter name -> value.
         reference: of the external forces.
         options: of the quantity, hashable.
     """
     known = QUANTITIES[name]
-    wanted = ((name, known, tuple(options.items())),)
-    return evaluate(model, name, known.inputs, inputs, wanted, external, params, reference)[name]
+    quantities = ((name, known, tuple(options.items())),)
+    return evaluate(model, name, known.inputs, inputs, quantities, external, params, reference)[name]
 
 
 def evaluate(
@@ -115,125 +94,90 @@ def evaluate(
     label: str,
     names: tuple[str, ...],
     inputs: Sequence[Any],
-    wanted: Wanted,
+    quantities: tuple[tuple[str, Quantity, tuple[tuple[str, Any], ...]], ...],
     external: Any,
     params: Mapping[str, Any] | None,
-    reference: str,
+    reference: Reference,
 ) -> dict[str, Any]:
-    """Several quantities by label."""
+    """Compute several quantities, by label; see `Request`."""
     if not isinstance(model, Model):
         raise InputError(
             f"{label}: the model must be an adjoin.Model, as adjoin.load gives; got a {type(model).__name__}"
         )
-    loads = None if external is None else _loads(model, label, external, reference)
-    if not isinstance(inputs[0], torch.Tensor):
-        return _inline(model, label, names, inputs, wanted, loads or {}, params or {}, reference)
-    if not loads and not params:
-        function = _function(model, label, names, wanted, (), (), reference)
-        return function(*inputs)
-    loads = loads or {}
-    params = _checked(model, inputs, params)
-    function = _function(model, label, names, wanted, tuple(loads), tuple(params), reference)
-    return function(*inputs, *loads.values(), *params.values())
+    forces = {} if external is None else _by_frame(model, label, external, reference)
+    traced = not isinstance(inputs[0], torch.Tensor)
+    params = (params or {}) if traced or not params else _checked(model, inputs, params)
+    request = Request(label, names, quantities, tuple(forces), tuple(params), reference)
+    values = (*inputs, *forces.values(), *params.values())
+    return _trace(model, request, values) if traced else _kernel(model, request)(*values)
 
 
-_made: "weakref.WeakKeyDictionary[Model, dict[Any, Function]]" = weakref.WeakKeyDictionary()
+_kernels: "weakref.WeakKeyDictionary[Model, dict[Request, Function]]" = weakref.WeakKeyDictionary()
 _lock = threading.RLock()
 
 
-def _function(
-    model: Model,
-    label: str,
-    names: tuple[str, ...],
-    wanted: Wanted,
-    loads: tuple[str | None, ...],
-    params: tuple[str, ...],
-    reference: str,
-) -> Function:
-    """The kernel of some quantities for one model, made when first asked for."""
-    kept = _made.get(model)
-    key = (label, names, wanted, loads, params, reference)
-    found = None if kept is None else kept.get(key)
-    if found is None:
+def _kernel(model: Model, request: Request) -> Function:
+    """The kernel of a request, compiled when it is first used."""
+    kernels = _kernels.get(model)
+    kernel = None if kernels is None else kernels.get(request)
+    if kernel is None:
         with _lock:
-            kept = _made.setdefault(model, {})
-            if key not in kept:
-                kept[key] = _traced(model, label, names, wanted, loads, params, reference)
-            found = kept[key]
-    return found
+            kernels = _kernels.setdefault(model, {})
+            if request not in kernels:
+                kernels[request] = _compile(model, request)
+            kernel = kernels[request]
+    return kernel
 
 
-def _traced(
-    model: Model,
-    label: str,
-    names: tuple[str, ...],
-    wanted: Wanted,
-    loads: tuple[str | None, ...],
-    params: tuple[str, ...],
-    reference: str,
-) -> Function:
-    shapes: dict[str, Any] = {name: model.nq if name == "q" else model.nv for name in names}
-    shapes.update({_slot(name): (len(model.bodies), 6) if name is ALL else 6 for name in loads})
-    shapes.update({f"params[{name!r}]": parameters.shape(model, parameters.named(name)) for name in params})
-
+def _compile(model: Model, request: Request) -> Function:
     def traced(**values: Any) -> dict[str, Any]:
-        inputs = [values[name] for name in names]
-        outside = {name: values[_slot(name)] for name in loads}
-        numbers = {name: values[f"params[{name!r}]"] for name in params}
-        return _inline(model, label, names, inputs, wanted, outside, numbers, reference)
+        return _trace(model, request, tuple(values.values()))
 
-    traced.__name__ = f"{label}({model.name})"
-    function = Function(traced, shapes)
+    traced.__name__ = f"{request.label}({model.name})"
+    function = Function(traced, request.shapes(model))
     del vars(function)["__wrapped__"]  # it holds the model, which is to go with its kernels when nobody else holds it
     return function
 
 
-def _inline(
-    model: Model,
-    label: str,
-    names: tuple[str, ...],
-    inputs: Sequence[Any],
-    wanted: Wanted,
-    loads: Mapping[str | None, Any],
-    params: Mapping[str, Any],
-    reference: str,
-) -> dict[str, Any]:
-    for name, value in zip(names, inputs, strict=True):
-        _require(label, name, value, (model.nq if name == "q" else model.nv,))
-    for name, value in params.items():
-        _require(label, f"params[{name!r}]", value, parameters.shape(model, parameters.named(name)))
-    robot = Robot(model, params)
+def _trace(model: Model, request: Request, values: Sequence[Any]) -> dict[str, Any]:
+    """The results by label, over arrays of scalars in the order of `Request.shapes`."""
+    shapes = request.shapes(model)
+    for (name, shape), value in zip(shapes.items(), values, strict=True):
+        _require(request.label, name, value, shape)
+    named = dict(zip(shapes, values, strict=True))
+    robot = Robot(model, {name: named[f"params[{name!r}]"] for name in request.params})
     external = []
-    for name, wrench in loads.items():
-        _require(label, _slot(name), wrench, (len(model.bodies), 6) if name is ALL else (6,))
+    for name in request.external:
+        wrench = named[_external(name)]
         if name is None:
-            external += [Load(body, STILL, row, reference) for body, row in enumerate(wrench)]
+            rows = enumerate(wrench)
+            external += [ExternalForce(body, IDENTITY_TRANSFORM, row, request.reference) for body, row in rows]
         else:
             frame = model.frame_index(name)
-            external.append(Load(model.frames[frame].body, robot.frames[frame], wrench, reference))
-    state = State(robot, **dict(zip(names, inputs, strict=True)), external=external)
-    results = {}
-    for result, of_state, options in wanted:
-        known = list(inspect.signature(of_state.compute).parameters)[1:]
-        for option, _ in options:
-            if option not in known:
-                raise InputError(
-                    f"{label}: {of_state.name} has no option {option!r}; options: {', '.join(known) or 'none'}"
-                )
-        try:
-            value = of_state.compute(state, **dict(options))
-        except MissingInput as missing:
-            declared = ", ".join(map(repr, of_state.inputs))
-            raise InputError(
-                f"quantity {of_state.name!r} reads {missing.name!r}, but declares only {declared}; add it: "
-                f"@quantity({of_state.name!r}, {declared}, {missing.name!r})"
-            ) from None
-        results[result] = _arrays(value, (model.nv,) * 2 if of_state.square else None)
-    return results
+            external.append(ExternalForce(model.frames[frame].body, robot.frames[frame], wrench, request.reference))
+    state = State(robot, **{name: named[name] for name in request.inputs}, external=external)
+    return {label: _result(request, state, wanted, options) for label, wanted, options in request.quantities}
+
+
+def _result(request: Request, state: State, wanted: Quantity, options: tuple[tuple[str, Any], ...]) -> Any:
+    known = list(inspect.signature(wanted.compute).parameters)[1:]
+    for option, _ in options:
+        if option not in known:
+            listed = ", ".join(known) or "none"
+            raise InputError(f"{request.label}: {wanted.name} has no option {option!r}; options: {listed}")
+    try:
+        value = wanted.compute(state, **dict(options))
+    except MissingInput as missing:
+        declared = ", ".join(map(repr, wanted.inputs))
+        raise InputError(
+            f"quantity {wanted.name!r} reads {missing.name!r}, but declares only {declared}; add it: "
+            f"@quantity({wanted.name!r}, {declared}, {missing.name!r})"
+        ) from None
+    return _arrays(value, (state.robot.nv,) * 2 if wanted.square else None)
 
 
 def _require(label: str, name: str, value: Any, shape: tuple[int, ...]) -> None:
-    """That a value is an array of scalars of this shape."""
+    """Raise if a value is not an array of scalars of this shape."""
     if isinstance(value, torch.Tensor) or np.shape(value) != shape:
         size = ", ".join(map(str, shape))
         raise InputError(
@@ -250,11 +194,12 @@ def _arrays(value: Any, shape: tuple[int, ...] | None = None) -> Any:
     return array if shape is None else array.reshape(shape)
 
 
-def _slot(name: str | None) -> str:
-    return "external" if name is ALL else f"external[{name!r}]"
+def _external(name: str | None) -> str:
+    return "external" if name is ALL_BODIES else f"external[{name!r}]"
 
 
-def _loads(model: Model, label: str, external: Any, reference: str) -> dict[str | None, Any]:
+def _by_frame(model: Model, label: str, external: Any, reference: Reference) -> dict[str | None, Any]:
+    """External forces by the name of the frame they act on."""
     if reference not in REFERENCES:
         raise InputError(f"{label}: no reference {reference!r}; references: {', '.join(REFERENCES)}")
     if isinstance(external, Mapping):
@@ -268,15 +213,15 @@ def _loads(model: Model, label: str, external: Any, reference: str) -> dict[str 
             f"{label}: 'external' must be a mapping from frame names to (..., 6), or of shape (..., {count}, 6), one "
             f"row a body; got {shape or type(external).__name__}"
         )
-    return {ALL: external}
+    return {ALL_BODIES: external}
 
 
 def _checked(model: Model, inputs: Sequence[torch.Tensor], params: Mapping[str, Any] | None) -> dict[str, torch.Tensor]:
     """The parameters, whose batch dimensions join those of the inputs."""
     batches = [value.shape[:-1] for value in inputs]
     for name, value in (params or {}).items():
-        if isinstance(value, torch.Tensor) and (found := parameters.find(name)):
-            batches.append(value.shape[: max(0, value.ndim - len(parameters.shape(model, found)))])
+        if isinstance(value, torch.Tensor) and (parameter := parameters.find(name)):
+            batches.append(value.shape[: max(0, value.ndim - len(parameters.shape(model, parameter)))])
     try:
         batch = torch.broadcast_shapes(*batches)
     except RuntimeError:
@@ -285,24 +230,24 @@ def _checked(model: Model, inputs: Sequence[torch.Tensor], params: Mapping[str, 
 
 
 def _import_all() -> None:
-    """Load every algorithm: each registers its quantities, and is otherwise loaded when its function is asked for."""
+    """Import every algorithm, which registers its quantities; otherwise each is imported when its function is used."""
     for module in pkgutil.iter_modules(dynamics.__path__):
         importlib.import_module(f"{dynamics.__name__}.{module.name}")
 
 
 def compute(
     model: Model,
-    q: Any,
-    v: Any = None,
-    a: Any = None,
-    tau: Any = None,
+    q: Array,
+    v: Array | None = None,
+    a: Array | None = None,
+    tau: Array | None = None,
     *,
     quantities: Sequence[str] | Mapping[str, str | tuple[str, Mapping[str, Any]]],
-    external: Any = None,
-    params: Mapping[str, Any] | None = None,
-    reference: str = "local",
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
+    reference: Reference = "local",
 ) -> dict[str, Any]:
-    """Several quantities in one kernel; what they have in common is computed once.
+    """Compute several quantities in one kernel; what they have in common is computed once.
 
     Args:
         model: the robot.
@@ -312,7 +257,7 @@ def compute(
         tau: generalized forces, (..., nv), if a quantity needs them.
         quantities: names of functions of this library, as in `["crba", "bias_forces"]`; or your own labels for them,
             with their options: `{"M": "crba", "foot": ("jacobian", {"frame": "FL_foot"})}`.
-        external: forces from outside, see `rnea`.
+        external: external forces, see `rnea`.
         params: parameters to take the place of the model's.
         reference: of the external forces.
 
@@ -329,8 +274,8 @@ def compute(
             _import_all()
         if name not in QUANTITIES:
             raise InputError(f"compute: no quantity {name!r}; quantities: {', '.join(sorted(QUANTITIES))}")
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-        wanted.append((label, QUANTITIES[name], tuple(given.items())))
+        hashable = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        wanted.append((label, QUANTITIES[name], tuple(hashable.items())))
         needed += QUANTITIES[name].inputs
     values: dict[str, Any] = dict(zip(INPUTS, (q, v, a, tau), strict=True))
     missing = [name for name in INPUTS if name in needed and values[name] is None]

@@ -7,13 +7,13 @@ Autonomous Robots 35 (2013), with rates of composite inertias in the same way.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from adjoin.dynamics.call import call, quantity
-from adjoin.dynamics.crba import Composite, composite_inertias, merged, momentum, shifted
+from adjoin.dynamics.call import Array, call
+from adjoin.dynamics.crba import Composite, composite_add, composite_inertias, composite_to_parent, momentum
 from adjoin.dynamics.jacobian import rows_of
-from adjoin.dynamics.kinematics import stacked, transforms_from
+from adjoin.dynamics.kinematics import linear_first, transforms_from
 from adjoin.dynamics.linear import is_zero
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.rnea import body_forces
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
@@ -30,10 +30,10 @@ NONE: inertia.Symmetric3 = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 def carried_masses(robot: Robot) -> dict[int, Scalar]:
     """Of each body and all that it carries; the world carries the whole robot."""
-    found = {**dict(enumerate(moments.mass for moments in robot.regrouped)), WORLD: 0.0}
+    masses = {**dict(enumerate(moments.mass for moments in robot.regrouped)), WORLD: 0.0}
     for body in reversed(range(robot.count)):
-        found[robot.parents[body]] = found[robot.parents[body]] + found[body]
-    return found
+        masses[robot.parents[body]] = masses[robot.parents[body]] + masses[body]
+    return masses
 
 
 def carried_moments(state: State, rates: int = 0) -> dict[int, list[Vector3]]:
@@ -44,23 +44,23 @@ def carried_moments(state: State, rates: int = 0) -> dict[int, list[Vector3]]:
         rates: how many derivatives, up to two; the second needs `state.a`.
     """
     robot, masses = state.robot, carried_masses(state.robot)
-    found = {body: [h, ZERO, ZERO] for body, (_, h, _) in enumerate(robot.regrouped)}
-    found[WORLD] = [ZERO, ZERO, ZERO]
+    moments = {body: [h, ZERO, ZERO] for body, (_, h, _) in enumerate(robot.regrouped)}
+    moments[WORLD] = [ZERO, ZERO, ZERO]
     for body in reversed(range(robot.count)):
-        (rotation, position), (h, h1, h2), mass = state.transforms[body], found[body], masses[body]
+        (rotation, position), (h, h1, h2), mass = state.transforms[body], moments[body], masses[body]
         steps = [vector.add(vector.apply(rotation, h), vector.scale(mass, position))]
         if rates:
             turning, sliding = state.joint_velocities[body]
             flow = vector.add(vector.add(vector.cross(turning, h), h1), vector.scale(mass, sliding))
             steps.append(vector.apply(rotation, flow))
         if rates > 1:
-            turning_rate, sliding_rate = state.along(body, state.a)
+            turning_rate, sliding_rate = state.joint_motion(body, state.a)
             inner = vector.add(vector.add(h2, vector.cross(turning_rate, h)), vector.scale(mass, sliding_rate))
             steps.append(vector.apply(rotation, vector.add(inner, vector.cross(turning, vector.add(flow, h1)))))
-        above = found[robot.parents[body]]
+        above = moments[robot.parents[body]]
         for k, step in enumerate(steps):
             above[k] = vector.add(above[k], step)
-    return found
+    return moments
 
 
 def share_of(mass: Scalar, robot: Robot) -> Scalar:
@@ -141,7 +141,7 @@ def centroidal_momentum_of(state: State) -> list[Scalar]:
     """`centroidal_momentum` over scalars."""
     bodies = zip(state.robot.regrouped_inertias, state.velocities, strict=True)
     momenta = [momentum(rigid, velocity) for rigid, velocity in bodies]
-    return stacked(total_about_center(state, momenta))
+    return linear_first(total_about_center(state, momenta))
 
 
 @quantity("centroidal_momentum_rate", "q", "v", "a")
@@ -149,7 +149,7 @@ def centroidal_momentum_rate_of(state: State) -> list[Scalar]:
     """`centroidal_momentum_rate` over scalars: the forces that the motion needs, were there no gravity."""
     weightless = Robot(state.robot.model, {**state.robot.params, "gravity": ZERO})
     forces = body_forces(State(weightless, state.q, state.v), state.a)
-    return stacked(total_about_center(state, forces))
+    return linear_first(total_about_center(state, forces))
 
 
 def _arms(state: State) -> list[Transform]:
@@ -172,7 +172,7 @@ def centroidal_momentum_matrix_of(state: State) -> list[list[Scalar]]:
 def composite_rates(state: State, composites: Sequence[Composite]) -> list[Composite]:
     """The time derivatives of composite inertias, each as seen from its body; the rate of mass is 0."""
     robot = state.robot
-    found: list[Composite] = [(0.0, ZERO, NONE)] * robot.count
+    rates: list[Composite] = [(0.0, ZERO, NONE)] * robot.count
     for body in reversed(range(robot.count)):
         parent = robot.parents[body]
         if parent != WORLD:
@@ -180,9 +180,9 @@ def composite_rates(state: State, composites: Sequence[Composite]) -> list[Compo
             half = vector.multiply(vector.skew(turning), inertia.to_matrix(about))
             turned = inertia.symmetric_add(inertia.from_matrix(half), inertia.from_matrix(vector.transpose(half)))
             flow = vector.add(vector.cross(turning, h), vector.scale(mass, sliding))
-            rate = merged(found[body], (0.0, flow, shifted(IDENTITY, sliding, 0.0, h, turned)[2]))
-            found[parent] = merged(found[parent], shifted(*state.transforms[body], *rate))
-    return found
+            rate = composite_add(rates[body], (0.0, flow, composite_to_parent(IDENTITY, sliding, 0.0, h, turned)[2]))
+            rates[parent] = composite_add(rates[parent], composite_to_parent(*state.transforms[body], *rate))
+    return rates
 
 
 @quantity("centroidal_momentum_matrix_derivative", "q", "v")
@@ -205,7 +205,7 @@ def centroidal_momentum_matrix_derivative_of(state: State) -> list[list[Scalar]]
     return rows_of(state.robot.nv, columns)
 
 
-def center_of_mass(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def center_of_mass(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The center of mass of all that moves, in the world.
 
     Args:
@@ -219,7 +219,7 @@ def center_of_mass(model: Model, q: Any, params: Mapping[str, Any] | None = None
     return call("center_of_mass", model, q, params=params)
 
 
-def center_of_mass_jacobian(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def center_of_mass_jacobian(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The Jacobian of the center of mass: its velocity is J v.
 
     Returns:
@@ -228,7 +228,7 @@ def center_of_mass_jacobian(model: Model, q: Any, params: Mapping[str, Any] | No
     return call("center_of_mass_jacobian", model, q, params=params)
 
 
-def center_of_mass_velocity(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def center_of_mass_velocity(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The velocity of the center of mass.
 
     Args:
@@ -243,7 +243,9 @@ def center_of_mass_velocity(model: Model, q: Any, v: Any, params: Mapping[str, A
     return call("center_of_mass_velocity", model, q, v, params=params)
 
 
-def center_of_mass_acceleration(model: Model, q: Any, v: Any, a: Any, params: Mapping[str, Any] | None = None) -> Any:
+def center_of_mass_acceleration(
+    model: Model, q: Array, v: Array, a: Array, params: Mapping[str, Array] | None = None
+) -> Array:
     """The acceleration of the center of mass.
 
     Args:
@@ -259,7 +261,7 @@ def center_of_mass_acceleration(model: Model, q: Any, v: Any, a: Any, params: Ma
     return call("center_of_mass_acceleration", model, q, v, a, params=params)
 
 
-def centroidal_momentum(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def centroidal_momentum(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The momentum of all bodies about their center of mass; drives' armature has none.
 
     Args:
@@ -274,7 +276,7 @@ def centroidal_momentum(model: Model, q: Any, v: Any, params: Mapping[str, Any] 
     return call("centroidal_momentum", model, q, v, params=params)
 
 
-def centroidal_momentum_matrix(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def centroidal_momentum_matrix(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The matrix A of the centroidal momentum h = A v.
 
     Args:
@@ -288,7 +290,9 @@ def centroidal_momentum_matrix(model: Model, q: Any, params: Mapping[str, Any] |
     return call("centroidal_momentum_matrix", model, q, params=params)
 
 
-def centroidal_momentum_matrix_derivative(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def centroidal_momentum_matrix_derivative(
+    model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None
+) -> Array:
     """The time derivative of `centroidal_momentum_matrix` as the robot moves with v.
 
     Returns:
@@ -297,8 +301,10 @@ def centroidal_momentum_matrix_derivative(model: Model, q: Any, v: Any, params: 
     return call("centroidal_momentum_matrix_derivative", model, q, v, params=params)
 
 
-def centroidal_momentum_rate(model: Model, q: Any, v: Any, a: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The rate of change of the centroidal momentum, dA/dt v + A a: what forces from outside, gravity included, do.
+def centroidal_momentum_rate(
+    model: Model, q: Array, v: Array, a: Array, params: Mapping[str, Array] | None = None
+) -> Array:
+    """The rate of change of the centroidal momentum, dA/dt v + A a: what external forces, gravity included, do.
 
     Args:
         model: the robot.

@@ -5,9 +5,9 @@ systems: of all matrices with C v = the velocity's part of the bias forces, the 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, call
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.dynamics.subtrees import Subtrees
 from adjoin.model.model import Model
@@ -21,7 +21,7 @@ def coriolis_matrix_of(state: State) -> list[list[Scalar]]:
     return subtrees.coriolis(subtrees.rates(1.0))
 
 
-def coriolis_matrix(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def coriolis_matrix(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The Coriolis matrix: C v is what the velocity adds to the bias forces, and Mdot - 2 C is skew-symmetric.
 
     Args:

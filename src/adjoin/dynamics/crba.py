@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, call
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
@@ -19,16 +20,20 @@ Composite = tuple[Scalar, Vector3, inertia.Symmetric3]
 def composite_inertias(state: State) -> list[Composite]:
     """Of each body and all that it carries, in the body's frame."""
     robot = state.robot
-    found: list[Composite] = list(robot.regrouped_inertias)
+    composites: list[Composite] = list(robot.regrouped_inertias)
     for body in reversed(range(robot.count)):
         parent = robot.parents[body]
         if parent != WORLD:
-            (rotation, position), (mass, moment, about) = state.transforms[body], found[body]
-            found[parent] = merged(found[parent], shifted(rotation, position, mass, moment, about))
-    return found
+            (rotation, position), (mass, moment, about) = state.transforms[body], composites[body]
+            composites[parent] = composite_add(
+                composites[parent], composite_to_parent(rotation, position, mass, moment, about)
+            )
+    return composites
 
 
-def shifted(rotation: Any, position: Vector3, mass: Scalar, moment: Vector3, about: inertia.Symmetric3) -> Composite:
+def composite_to_parent(
+    rotation: Any, position: Vector3, mass: Scalar, moment: Vector3, about: inertia.Symmetric3
+) -> Composite:
     """A composite inertia seen from the parent frame of a transform."""
     turned = vector.apply(rotation, moment)
     # h p' + p h' moves the inertia of the first moment, point_mass that of the mass.
@@ -51,7 +56,7 @@ def shifted(rotation: Any, position: Vector3, mass: Scalar, moment: Vector3, abo
     )
 
 
-def merged(a: Composite, b: Composite) -> Composite:
+def composite_add(a: Composite, b: Composite) -> Composite:
     """Two composite inertias given in one frame, as one."""
     return a[0] + b[0], vector.add(a[1], b[1]), inertia.symmetric_add(a[2], b[2])
 
@@ -95,7 +100,7 @@ def crba_of(state: State) -> list[list[Scalar]]:
     return matrix
 
 
-def crba(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def crba(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The joint-space inertia matrix M, armature included.
 
     Args:

@@ -7,12 +7,12 @@ over the sums of `subtrees`. With S the directions of the joints, S' = v x S and
     dtau_j/dq_i = S_j . (2 B S'_i + I S''_i + S_i x* f)    for j that carries i,
     dtau_i/dq_j = S_i . (2 B S'_j + I S''_j)               for the same, and for j = i.
 
-Of our own are the forces from outside that are not carried along (`outside`), and how free roots are treated: gravity
-and the linear velocity of such a root enter only through the acceleration of its origin. With
+Of our own are the external forces that do not move with their bodies (`external_forces`), and how free roots are
+treated: gravity and the linear velocity of such a root enter only through the acceleration of its origin. With
 
     a = a'' + drift,    drift = g - omega x v for the root's linear directions, 0 for all others,
 
-the forces do not depend on them at a'' held. So forward dynamics is solved for a'', and of the twelve columns that
+the forces do not depend on them at constant a''. So forward dynamics is solved for a'', and of the twelve columns that
 belong to the root only the three of its angular velocity are left to solve for. Derivatives to velocities are kept as
 halves: those of joints with one direction are the Coriolis matrix.
 """
@@ -20,17 +20,27 @@ halves: those of joints with one direction are the Coriolis matrix.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adjoin.dynamics.call import call, quantity
-from adjoin.dynamics.external_forces import outside
+import torch
+
+from adjoin.dynamics.call import Array, Reference, call
+from adjoin.dynamics.external_forces import subtree_forces
 from adjoin.dynamics.factor import InertiaFactor, Inverse
 from adjoin.dynamics.linear import Rows, is_zero
 from adjoin.dynamics.passive import passive_forces_of, spring_slopes
-from adjoin.dynamics.state import REST, State
+from adjoin.dynamics.quantity import quantity
+from adjoin.dynamics.state import State
 from adjoin.dynamics.subtrees import Subtrees, force_from, motion_at, scaled
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
-from adjoin.spatial.motion import Spatial, motion_cross_force, motion_cross_motion, spatial_add, spatial_dot
+from adjoin.spatial.motion import (
+    ZERO_SPATIAL,
+    Spatial,
+    motion_cross_force,
+    motion_cross_motion,
+    spatial_add,
+    spatial_dot,
+)
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Vector3
 
@@ -38,21 +48,21 @@ from adjoin.spatial.vector import ZERO, Vector3
 class RneaDerivatives(NamedTuple):
     """Derivatives of inverse dynamics, (..., nv, nv) each; a column for each direction of change."""
 
-    dtau_dq: Any
-    dtau_dv: Any
-    dtau_da: Any
+    dtau_dq: torch.Tensor
+    dtau_dv: torch.Tensor
+    dtau_da: torch.Tensor
 
 
 class AbaDerivatives(NamedTuple):
     """Derivatives of forward dynamics, (..., nv, nv) each; a column for each direction of change."""
 
-    da_dq: Any
-    da_dv: Any
-    da_dtau: Any
+    da_dq: torch.Tensor
+    da_dv: torch.Tensor
+    da_dtau: torch.Tensor
 
 
-class Drift:
-    """What the free roots of a state do by themselves, and its derivatives.
+class FreeRootDrift:
+    """How free roots accelerate without forces, by gravity and by turning axes, and the derivatives of that.
 
     Attributes:
         a: nv accelerations.
@@ -91,32 +101,32 @@ def gravity_at(state: State, root: int) -> Vector3:
     return vector.apply_transposed(state.transforms[root][0], state.robot.gravity)
 
 
-class Held:
-    """The generalized forces of bodies and forces from outside, without armature, and their derivatives at a'' held."""
+class GeneralizedForces:
+    """The generalized forces of bodies and external forces, without armature, and their derivatives at constant a''."""
 
-    def __init__(self, state: State, drift: Drift):
+    def __init__(self, state: State, drift: FreeRootDrift):
         self.state = state
         self.subtrees = Subtrees(state, drift.velocity)
-        self.outside = outside(self.subtrees)
+        self.external = subtree_forces(self.subtrees)
         rates = self.subtrees.rates(0.5)
-        for body, own in enumerate(rates):
+        for body, joint_rates in enumerate(rates):
             if is_free_root(state, body):
-                own[:3] = [REST] * 3
+                joint_rates[:3] = [ZERO_SPATIAL] * 3
         self.half_dv = self.subtrees.coriolis(rates)
 
     def start(self, body: int) -> Spatial:
         """The acceleration that a root starts from: that of a world that does not fall, unless it is in a'' already."""
-        return REST if is_free_root(self.state, body) else (ZERO, vector.negate(gravity_at(self.state, body)))
+        return ZERO_SPATIAL if is_free_root(self.state, body) else (ZERO, vector.negate(gravity_at(self.state, body)))
 
     def bias(self) -> list[Scalar]:
         """The forces at a'' = 0; those of the velocity are half their derivative to it times the velocity."""
         subtrees = self.subtrees
         forces: list[Scalar] = [sum((c * v for c, v in zip(row, subtrees.v, strict=True)), 0.0) for row in self.half_dv]
-        for body, own in enumerate(subtrees.directions):
+        for body, directions in enumerate(subtrees.directions):
             start = self.start(subtrees.paths[body][-1])
-            for (dof, s), momentum in zip(own, subtrees.momenta[body], strict=True):
-                outside = spatial_dot(s, self.outside[body].wrench)
-                forces[dof] = forces[dof] + vector.dot(start[1], momentum[0][1]) - outside
+            for (dof, s), momentum in zip(directions, subtrees.momenta[body], strict=True):
+                external = spatial_dot(s, self.external[body].wrench)
+                forces[dof] = forces[dof] + vector.dot(start[1], momentum[0][1]) - external
         return forces
 
     def dq(self, a: Sequence[Scalar]) -> Rows:
@@ -130,8 +140,8 @@ class Held:
             for k, (dof, s) in enumerate(directions[body]):
                 force = spatial_add(operators.B(doubled[body][k]), operators.I(second[body][k]))
                 force = spatial_add(force, motion_cross_force(s, forces[body]))
-                lifted = subtrees.lifted(body, spatial_add(force, scaled(-1.0, self.outside[body].change(s))))
-                turned = subtrees.lifted(body, self.outside[body].change_transposed(s))
+                lifted = subtrees.lifted(body, spatial_add(force, scaled(-1.0, self.external[body].change(s))))
+                turned = subtrees.lifted(body, self.external[body].change_transposed(s))
                 for step, other in enumerate(subtrees.paths[body]):
                     for number, (place, along) in enumerate(directions[other]):
                         if other != body:
@@ -147,29 +157,29 @@ class Held:
         def step(body: int, parent: Spatial) -> Spatial:
             root = self.state.robot.parents[body] == WORLD
             moved = self.start(body) if root else motion_at(subtrees.offsets[body], parent)
-            moved = spatial_add(moved, subtrees.along(body, a))
+            moved = spatial_add(moved, subtrees.joint_motion(body, a))
             for (dof, _), rate in zip(subtrees.directions[body], subtrees.carried_rates[body], strict=True):
                 moved = spatial_add(moved, scaled(subtrees.v[dof], rate))
             return moved
 
-        return self.state.down(REST, step)
+        return self.state.outward(ZERO_SPATIAL, step)
 
     def _forces(self, accelerations: list[Spatial]) -> list[Spatial]:
         """The force that each body and all that it carries need, less what comes from outside."""
-        found = []
+        forces = []
         for operators, a, v in zip(self.subtrees.alone, accelerations, self.subtrees.velocities, strict=True):
-            found.append(spatial_add(operators.I(a), operators.B(v[0])))
-        needed = self.subtrees.up(found, spatial_add, force_from)
-        return [spatial_add(f, scaled(-1.0, o.wrench)) for f, o in zip(needed, self.outside, strict=True)]
+            forces.append(spatial_add(operators.I(a), operators.B(v[0])))
+        needed = self.subtrees.subtree_sums(forces, spatial_add, force_from)
+        return [spatial_add(f, scaled(-1.0, o.wrench)) for f, o in zip(needed, self.external, strict=True)]
 
     def _carried_twice(self, accelerations: list[Spatial]) -> tuple[list[list[Vector3]], list[list[Spatial]]]:
         """2 S', its angular part, and S'' of each direction."""
         subtrees = self.subtrees
         moving = zip(subtrees.carried(subtrees.velocities), subtrees.carried(accelerations, self.start), strict=True)
-        doubled = [[vector.scale(2.0, rate[0]) for rate in own] for own in subtrees.carried_rates]
+        doubled = [[vector.scale(2.0, rate[0]) for rate in directions] for directions in subtrees.carried_rates]
         second = []
-        for (v, a), own, rates in zip(moving, subtrees.directions, subtrees.carried_rates, strict=True):
-            pairs = zip(own, rates, strict=True)
+        for (v, a), directions, rates in zip(moving, subtrees.directions, subtrees.carried_rates, strict=True):
+            pairs = zip(directions, rates, strict=True)
             second.append([spatial_add(motion_cross_motion(a, s), motion_cross_motion(v, r)) for (_, s), r in pairs])
         return doubled, second
 
@@ -189,12 +199,12 @@ def _diagonal(values: Sequence[Scalar]) -> Rows:
 
 def _product(left: Rows, right: Rows) -> Rows:
     """left right, where the second has few entries that are not zero."""
-    found: Rows = [[0.0] * len(right) for _ in left]
+    product: Rows = [[0.0] * len(right) for _ in left]
     entries = [(k, i, x) for k, row in enumerate(right) for i, x in enumerate(row) if not is_zero(x)]
-    for out, row in zip(found, left, strict=True):
+    for out, row in zip(product, left, strict=True):
         for k, i, x in entries:
             out[i] = out[i] + row[k] * x
-    return found
+    return product
 
 
 def _passive(state: State) -> tuple[Rows, Rows]:
@@ -205,46 +215,48 @@ def _passive(state: State) -> tuple[Rows, Rows]:
 @quantity("rnea_derivatives", "q", "v", "a", square=True)
 def rnea_derivatives_of(state: State, passive: bool = False) -> RneaDerivatives:
     """`rnea_derivatives` over scalars."""
-    drift = Drift(state)
-    held = Held(state, drift)
-    inertia = held.subtrees.inertia()
+    drift = FreeRootDrift(state)
+    forces = GeneralizedForces(state, drift)
+    inertia = forces.subtrees.inertia()
     less = [[-x for x in row] for row in inertia]
-    dq = [held.dq([x - d for x, d in zip(state.a, drift.a, strict=True)]), _product(less, drift.dq)]
-    dv = [held.half_dv, held.half_dv, _product(less, drift.dv)]
+    dq = [forces.dq([x - d for x, d in zip(state.a, drift.a, strict=True)]), _product(less, drift.dq)]
+    dv = [forces.half_dv, forces.half_dv, _product(less, drift.dv)]
     if passive:
         springs, damping = _passive(state)
         dq, dv = [*dq, springs], [*dv, damping]
-    return RneaDerivatives(_sum(*dq), _sum(*dv), _sum(inertia, _diagonal(state.robot.numbers("armature"))))
+    results: Any = (_sum(*dq), _sum(*dv), _sum(inertia, _diagonal(state.robot.numbers("armature"))))
+    return RneaDerivatives(*results)
 
 
 @quantity("aba_derivatives", "q", "v", "tau", square=True)
 def aba_derivatives_of(state: State, passive: bool = False) -> AbaDerivatives:
     """`aba_derivatives` over scalars: those of inverse dynamics, times -M⁻¹."""
-    drift = Drift(state)
-    held, armature = Held(state, drift), state.robot.numbers("armature")
+    drift = FreeRootDrift(state)
+    forces, armature = GeneralizedForces(state, drift), state.robot.numbers("armature")
     half = [0.5 * m for m in armature]
-    given = [t - m * d for t, m, d in zip(state.tau, armature, drift.a, strict=True)]
-    dq, half_dv = [_scaled_rows(armature, drift.dq)], [held.half_dv, _scaled_rows(half, drift.dv)]
+    tau = [t - m * d for t, m, d in zip(state.tau, armature, drift.a, strict=True)]
+    dq, half_dv = [_scaled_rows(armature, drift.dq)], [forces.half_dv, _scaled_rows(half, drift.dv)]
     if passive:
-        given = [t + p for t, p in zip(given, passive_forces_of(state), strict=True)]
+        tau = [t + p for t, p in zip(tau, passive_forces_of(state), strict=True)]
         springs, damping = _passive(state)
         dq, half_dv = [*dq, springs], [*half_dv, [[0.5 * x for x in row] for row in damping]]
-    inverse = Inverse(factor := InertiaFactor(held.subtrees))
-    a = factor.solve([t - b for t, b in zip(given, held.bias(), strict=True)])
-    da_dq = _sum(inverse.times(_sum(held.dq(a), *dq), -1.0), drift.dq)
+    inverse = Inverse(factor := InertiaFactor(forces.subtrees))
+    a = factor.solve([t - b for t, b in zip(tau, forces.bias(), strict=True)])
+    da_dq = _sum(inverse.times(_sum(forces.dq(a), *dq), -1.0), drift.dq)
     da_dv = _sum(inverse.times(_sum(*half_dv), -2.0), drift.dv)
-    return AbaDerivatives(da_dq, da_dv, inverse.matrix())
+    results: Any = (da_dq, da_dv, inverse.matrix())
+    return AbaDerivatives(*results)
 
 
 def rnea_derivatives(
     model: Model,
-    q: Any,
-    v: Any,
-    a: Any,
-    external: Mapping[str, Any] | Any = None,
-    params: Mapping[str, Any] | None = None,
+    q: Array,
+    v: Array,
+    a: Array,
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
     *,
-    reference: str = "local",
+    reference: Reference = "local",
     passive: bool = False,
 ) -> RneaDerivatives:
     """The derivatives of `rnea`, for small changes of q as `Model.integrate` makes them.
@@ -254,7 +266,7 @@ def rnea_derivatives(
         q: configuration, (..., nq).
         v: velocity, (..., nv).
         a: acceleration dv/dt, (..., nv).
-        external: forces from outside, see `rnea`. They stay what they are while q changes.
+        external: external forces, see `rnea`. They stay what they are while q changes.
         params: parameters to take the place of the model's.
         reference: of the external forces.
         passive: whether springs and damping of the joints act too; dry friction has no slope.
@@ -269,13 +281,13 @@ def rnea_derivatives(
 
 def aba_derivatives(
     model: Model,
-    q: Any,
-    v: Any,
-    tau: Any,
-    external: Mapping[str, Any] | Any = None,
-    params: Mapping[str, Any] | None = None,
+    q: Array,
+    v: Array,
+    tau: Array,
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
     *,
-    reference: str = "local",
+    reference: Reference = "local",
     passive: bool = False,
 ) -> AbaDerivatives:
     """The derivatives of `aba`, for small changes of q as `Model.integrate` makes them.
@@ -285,7 +297,7 @@ def aba_derivatives(
         q: configuration, (..., nq).
         v: velocity, (..., nv).
         tau: generalized forces, (..., nv).
-        external: forces from outside, see `rnea`. They stay what they are while q changes.
+        external: external forces, see `rnea`. They stay what they are while q changes.
         params: parameters to take the place of the model's.
         reference: of the external forces.
         passive: whether springs and damping of the joints act too; dry friction has no slope.

@@ -1,10 +1,10 @@
 """Kinetic and potential energy."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, call
 from adjoin.dynamics.centroidal import carried_moments
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.model.manifold import difference
 from adjoin.model.model import Model
@@ -47,7 +47,7 @@ def mechanical_energy_of(state: State, springs: bool = False) -> Scalar:
     return kinetic_energy_of(state) + potential_energy_of(state, springs)
 
 
-def kinetic_energy(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def kinetic_energy(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The kinetic energy of bodies and drives: ½ vᵀ M v with the M of `crba`, armature included.
 
     Args:
@@ -62,7 +62,9 @@ def kinetic_energy(model: Model, q: Any, v: Any, params: Mapping[str, Any] | Non
     return call("kinetic_energy", model, q, v, params=params)
 
 
-def potential_energy(model: Model, q: Any, params: Mapping[str, Any] | None = None, *, springs: bool = False) -> Any:
+def potential_energy(
+    model: Model, q: Array, params: Mapping[str, Array] | None = None, *, springs: bool = False
+) -> Array:
     """The energy of weight: 0 if the center of mass is in the world's origin, more above it.
 
     Args:
@@ -79,8 +81,8 @@ def potential_energy(model: Model, q: Any, params: Mapping[str, Any] | None = No
 
 
 def mechanical_energy(
-    model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None, *, springs: bool = False
-) -> Any:
+    model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None, *, springs: bool = False
+) -> Array:
     """Kinetic and potential energy together: constant in motion without friction and drive.
 
     Args:

@@ -38,10 +38,10 @@ class InertiaFactor(Factor):
         for moments, operators in zip(subtrees.bodies, subtrees.alone, strict=True):
             inertias.append(articulated.from_rigid(moments.mass, moments.first, from_matrix(operators.about)))
         for body in reversed(range(robot.count)):
-            own = subtrees.directions[body]
-            U = [articulated.apply(inertias[body], s) for _, s in own]
-            D = [[spatial_dot(s, u) for u in U] for _, s in own]
-            for k, (dof, _) in enumerate(own):
+            directions = subtrees.directions[body]
+            U = [articulated.apply(inertias[body], s) for _, s in directions]
+            D = [[spatial_dot(s, u) for u in U] for _, s in directions]
+            for k, (dof, _) in enumerate(directions):
                 D[k][k] = D[k][k] + armature[dof]
                 require_inertia(robot, dof, D[k][k])
             joint = Factor(D)
@@ -54,10 +54,10 @@ class InertiaFactor(Factor):
 
     def _enter(self, subtrees: Subtrees, body: int, joint: Factor, U: list[Spatial]) -> None:
         """The rows of one joint."""
-        own = subtrees.directions[body]
-        for k, ((dof, _), u) in enumerate(zip(own, _halves(joint, U), strict=True)):
+        directions = subtrees.directions[body]
+        for k, ((dof, _), u) in enumerate(zip(directions, _halves(joint, U), strict=True)):
             self.inverse[dof] = joint.inverse[k]
-            for (place, _), entry in zip(own, joint.lower[k], strict=False):
+            for (place, _), entry in zip(directions, joint.lower[k], strict=False):
                 self.lower[dof][place] = entry
             for other, force in zip(subtrees.paths[body][1:], subtrees.lifted(body, u)[1:], strict=True):
                 for place, s in subtrees.directions[other]:
@@ -66,7 +66,7 @@ class InertiaFactor(Factor):
 
 def _halves(joint: Factor, U: list[Spatial]) -> list[Spatial]:
     """L⁻ᵀ U with the L of a joint's own factor."""
-    rows = [joint.half(row) for row in zip(*[(*u[0], *u[1]) for u in U], strict=True)]
+    rows = [joint.solve_upper(row) for row in zip(*[(*u[0], *u[1]) for u in U], strict=True)]
     return [((a, b, c), (d, e, f)) for a, b, c, d, e, f in zip(*rows, strict=True)]
 
 
@@ -100,19 +100,19 @@ class Inverse:
         """M⁻¹, both halves."""
         n = len(self.W)
         scaled = [[w * d for w, d in zip(row, self.factor.inverse, strict=False)] for row in self.W]
-        found: Rows = [[0.0] * n for _ in range(n)]
+        inverse: Rows = [[0.0] * n for _ in range(n)]
         for i in range(n):
             for k in range(i + 1):
                 start = self.factor.inverse[i] if i == k else scaled[i][k]
-                found[i][k] = found[k][i] = _plus_product(start, self.W[k], scaled[i])
-        return found
+                inverse[i][k] = inverse[k][i] = _plus_product(start, self.W[k], scaled[i])
+        return inverse
 
     def times(self, matrix: Sequence[Sequence[Scalar]], scale: float = 1.0) -> Rows:
         """scale M⁻¹ B."""
         scaled = [scale * d for d in self.factor.inverse]
         columns = []
         for right in zip(*matrix, strict=True):
-            x = [0.0 if is_zero(z) else z * d for z, d in zip(self.factor.half(right), scaled, strict=True)]
+            x = [0.0 if is_zero(z) else z * d for z, d in zip(self.factor.solve_upper(right), scaled, strict=True)]
             columns.append([_plus_product(x[i], row, x) for i, row in enumerate(self.W)])
         return [list(row) for row in zip(*columns, strict=True)]
 

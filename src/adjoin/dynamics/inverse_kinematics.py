@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 from adjoin.compiler.runtime.function import Function, Integer
-from adjoin.dynamics.kinematics import frame_index
+from adjoin.dynamics.kinematics import find_frame
 from adjoin.dynamics.least_squares import LeastSquares, Problem
 from adjoin.dynamics.robot import Robot
-from adjoin.errors import InputError
+from adjoin.errors import InputError, unknown_name
 from adjoin.model import parameters
-from adjoin.model.model import Model, missing
+from adjoin.model.model import Model
 
 SHAPES: dict[str, tuple[int, ...]] = {"homogeneous": (4, 4), "quaternion": (7,), "position": (3,)}
 """The shapes of the kinds of targets."""
@@ -112,7 +112,7 @@ def inverse_kinematics(
 
 def _kind(model: Model, name: str, target: Any) -> str:
     """The kind of a target, of a frame that exists."""
-    frame_index("inverse_kinematics", model, name)
+    find_frame("inverse_kinematics", model, name)
     if isinstance(target, torch.Tensor) and target.dtype.is_floating_point:
         for kind, shape in SHAPES.items():
             if tuple(target.shape[-len(shape) :]) == shape:
@@ -128,32 +128,32 @@ def _moving(model: Model, frames: Sequence[str], joints: Sequence[str] | None) -
     """The bodies whose joints may move and move one of the frames."""
     if not frames:
         raise InputError("inverse_kinematics: 'targets' must be a mapping from frame names to poses; it is empty")
-    robot, found = Robot(model), set()
+    robot, bodies = Robot(model), set()
     for name in frames:
         body = model.frames[model.frame_index(name)].body
-        found.update(model.coordinates[ancestor].leader for ancestor in robot.ancestors(body))
+        bodies.update(model.coordinates[ancestor].leader for ancestor in robot.ancestors(body))
     if joints is not None:
         known = [joint.name for joint in model.joints]
         for name in joints:
             if name not in known:
-                raise InputError(f"inverse_kinematics: {missing('joint', 'joints', name, known)}")
-        found = {body for body in found if model.joints[body].name in joints}
-    if not found:
-        given = "no joint" if joints is None else f"none of the joints {', '.join(joints)}"
-        raise InputError(f"inverse_kinematics: {given} moves {' or '.join(frames)}")
-    return tuple(sorted(found))
+                raise InputError(f"inverse_kinematics: {unknown_name('joint', 'joints', name, known)}")
+        bodies = {body for body in bodies if model.joints[body].name in joints}
+    if not bodies:
+        joint_names = "no joint" if joints is None else f"none of the joints {', '.join(joints)}"
+        raise InputError(f"inverse_kinematics: {joint_names} moves {' or '.join(frames)}")
+    return tuple(sorted(bodies))
 
 
 def _weights(weights: Any, name: str, kind: str) -> tuple[float, float]:
     """Of one target."""
-    own: Any = weights.get(name) if isinstance(weights, Mapping) else weights
-    numbers = isinstance(own, Sequence) and len(own) == 2 and all(0.0 <= w < math.inf for w in own)
-    if not numbers or not any(own if kind != "position" else own[:1]):
+    pair: Any = weights.get(name) if isinstance(weights, Mapping) else weights
+    numbers = isinstance(pair, Sequence) and len(pair) == 2 and all(0.0 <= w < math.inf for w in pair)
+    if not numbers or not any(pair if kind != "position" else pair[:1]):
         raise InputError(
             f"inverse_kinematics: the weights of {name!r} must be (position, rotation), neither of them negative, and "
-            f"positive for something the target says; got {own!r}"
+            f"positive for something the target says; got {pair!r}"
         )
-    return float(own[0]), float(own[1]) if kind != "position" else 0.0
+    return float(pair[0]), float(pair[1]) if kind != "position" else 0.0
 
 
 def _batch(model: Model, problem: Problem, targets: Any, q0: Any, params: Any) -> tuple[int, ...]:

@@ -3,20 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adjoin.dynamics.call import quantity
+from adjoin.dynamics.call import Array, Reference
 from adjoin.dynamics.kinematics import (
     Names,
+    call_for_frames,
     check_reference,
-    for_each,
-    frame_index,
-    of_frames,
-    stacked,
+    find_frame,
+    linear_first,
+    map_frames,
     transforms_from_frame,
 )
-from adjoin.dynamics.state import REST, State
+from adjoin.dynamics.quantity import quantity
+from adjoin.dynamics.state import State
 from adjoin.model.model import Model
 from adjoin.spatial import vector
-from adjoin.spatial.motion import Spatial, motion_cross_motion, motion_to_parent, spatial_add, transform_point
+from adjoin.spatial.motion import (
+    ZERO_SPATIAL,
+    Spatial,
+    motion_cross_motion,
+    motion_to_parent,
+    spatial_add,
+    transform_point,
+)
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO
 
@@ -24,7 +32,9 @@ Columns = list[tuple[int, Spatial]]
 """The motions of one joint, each with its place in v."""
 
 
-def joint_columns(state: State, bodies: Sequence[int], frame: int, reference: str, base: int | None) -> list[Columns]:
+def joint_columns(
+    state: State, bodies: Sequence[int], frame: int, reference: Reference, base: int | None
+) -> list[Columns]:
     """The motions that the joints of some bodies give to all they carry, in the coordinates of the reference.
 
     Args:
@@ -39,30 +49,30 @@ def joint_columns(state: State, bodies: Sequence[int], frame: int, reference: st
     point = ZERO
     if reference == "local_world_aligned":
         point = transform_point(poses[robot.model.frames[frame].body], robot.frames[frame][1])
-    found = []
+    columns = []
     for body in bodies:
         rotation, position = poses[body]
-        seen = (rotation, vector.subtract(position, point))
-        found.append([(dof, motion_to_parent(seen, s)) for dof, s in robot.subspaces[body]])
-    return found
+        pose = (rotation, vector.subtract(position, point))
+        columns.append([(dof, motion_to_parent(pose, s)) for dof, s in robot.subspaces[body]])
+    return columns
 
 
 def rows_of(nv: int, columns: Sequence[tuple[int, Spatial]]) -> list[list[Scalar]]:
     """The 6 x nv matrix of some columns, those of one place in v added up."""
     matrix: list[list[Scalar]] = [[0.0] * nv for _ in range(6)]
     for dof, motion in columns:
-        for row, value in zip(matrix, stacked(motion), strict=True):
+        for row, value in zip(matrix, linear_first(motion), strict=True):
             row[dof] = row[dof] + value
     return matrix
 
 
 @quantity("jacobian", "q")
-def jacobian_of(state: State, frame: Names, reference: str = "world", relative_to: str | None = None) -> Any:
+def jacobian_of(state: State, frame: Names, reference: Reference = "world", relative_to: str | None = None) -> Any:
     """`jacobian` over scalars. Columns of joints that do not move the frame are the number 0."""
     function, robot = "jacobian", state.robot
     model = robot.model
     check_reference(function, reference)
-    base = None if relative_to is None else frame_index(function, model, relative_to)
+    base = None if relative_to is None else find_frame(function, model, relative_to)
     below_base = [] if base is None else robot.ancestors(model.frames[base].body)
 
     def matrix(index: int) -> list[list[Scalar]]:
@@ -75,11 +85,11 @@ def jacobian_of(state: State, frame: Names, reference: str = "world", relative_t
             columns += [(dof, (vector.negate(angular), vector.negate(linear))) for dof, (angular, linear) in joint]
         return rows_of(model.nv, columns)
 
-    return for_each(function, model, frame, matrix)
+    return map_frames(function, model, frame, matrix)
 
 
 @quantity("jacobian_derivative", "q", "v")
-def jacobian_derivative_of(state: State, frame: Names, reference: str = "world") -> Any:
+def jacobian_derivative_of(state: State, frame: Names, reference: Reference = "world") -> Any:
     """`jacobian_derivative` over scalars: a column is fixed to its body, and turns as that moves past the observer."""
     function, robot = "jacobian_derivative", state.robot
     model = robot.model
@@ -91,14 +101,14 @@ def jacobian_derivative_of(state: State, frame: Names, reference: str = "world")
         steps = [_sum(state.v, joint) for joint in joints]
         columns: Columns = []
         if reference == "world":
-            body = REST
+            body = ZERO_SPATIAL
             for joint, step in zip(reversed(joints), reversed(steps), strict=True):
                 before, body = body, spatial_add(body, step)
                 # One direction alone is carried by the parent as well: its own motion does not turn it.
                 carrier = before if len(joint) == 1 else body
                 columns += [(dof, motion_cross_motion(carrier, motion)) for dof, motion in joint]
             return rows_of(model.nv, columns)
-        body = REST
+        body = ZERO_SPATIAL
         if reference == "local_world_aligned":
             for step in steps:
                 body = (vector.add(body[0], step[0]), ZERO)
@@ -107,11 +117,11 @@ def jacobian_derivative_of(state: State, frame: Names, reference: str = "world")
             body = (vector.subtract(body[0], angular), vector.subtract(body[1], linear))
         return rows_of(model.nv, columns)
 
-    return for_each(function, model, frame, matrix)
+    return map_frames(function, model, frame, matrix)
 
 
 def _sum(v: Sequence[Scalar], columns: Columns) -> Spatial:
-    total = REST
+    total = ZERO_SPATIAL
     for dof, (angular, linear) in columns:
         total = spatial_add(total, (vector.scale(v[dof], angular), vector.scale(v[dof], linear)))
     return total
@@ -119,13 +129,13 @@ def _sum(v: Sequence[Scalar], columns: Columns) -> Spatial:
 
 def jacobian(
     model: Model,
-    q: Any,
+    q: Array,
     frame: str | Sequence[str],
-    reference: str = "world",
-    params: Mapping[str, Any] | None = None,
+    reference: Reference = "world",
+    params: Mapping[str, Array] | None = None,
     *,
     relative_to: str | None = None,
-) -> Any:
+) -> Array:
     """The geometric Jacobian of a frame: its spatial velocity is J v.
 
     With `relative_to` it is the Jacobian of the pose (R, p) of the frame seen from that one, which takes the world's
@@ -143,17 +153,17 @@ def jacobian(
     Returns:
         J, rows [linear; angular], (..., 6, nv), or (..., n, 6, nv) for several frames.
     """
-    return of_frames("jacobian", model, (q,), params, frame, reference=reference, relative_to=relative_to)
+    return call_for_frames("jacobian", model, (q,), params, frame, reference=reference, relative_to=relative_to)
 
 
 def jacobian_derivative(
     model: Model,
-    q: Any,
-    v: Any,
+    q: Array,
+    v: Array,
     frame: str | Sequence[str],
-    reference: str = "world",
-    params: Mapping[str, Any] | None = None,
-) -> Any:
+    reference: Reference = "world",
+    params: Mapping[str, Array] | None = None,
+) -> Array:
     """The time derivative of `jacobian` as the robot moves with v.
 
     Args:
@@ -167,4 +177,4 @@ def jacobian_derivative(
     Returns:
         dJ/dt, (..., 6, nv), or (..., n, 6, nv) for several frames.
     """
-    return of_frames("jacobian_derivative", model, (q, v), params, frame, reference=reference)
+    return call_for_frames("jacobian_derivative", model, (q, v), params, frame, reference=reference)

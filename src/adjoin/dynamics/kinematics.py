@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from adjoin.dynamics.call import QUANTITIES, REFERENCES, call, evaluate, quantity
+from adjoin.dynamics.call import REFERENCES, Array, Reference, call, evaluate
+from adjoin.dynamics.quantity import QUANTITIES, quantity
 from adjoin.dynamics.robot import Robot
-from adjoin.dynamics.state import REST, State
-from adjoin.errors import InputError
-from adjoin.model.model import Model, missing
+from adjoin.dynamics.state import State
+from adjoin.errors import InputError, unknown_name
+from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
 from adjoin.spatial.motion import (
-    STILL,
+    IDENTITY_TRANSFORM,
+    ZERO_SPATIAL,
     Spatial,
     Transform,
     motion_to_parent,
@@ -20,7 +22,7 @@ from adjoin.spatial.motion import (
     transform_point,
 )
 from adjoin.spatial.rotation import (
-    UNIT,
+    IDENTITY_QUATERNION,
     Quaternion,
     from_quaternion,
     quaternion_conjugate,
@@ -38,40 +40,40 @@ Turned = tuple[Quaternion, Vector3]
 """A pose whose rotation is a unit quaternion."""
 
 
-def of_frames(
+def call_for_frames(
     name: str, model: Model, inputs: Sequence[Any], params: Mapping[str, Any] | None, frame: Any, **options: Any
 ) -> Any:
-    """`call` for a quantity that has a frame and a reference of its own and knows no forces from outside."""
+    """`call` for a quantity that has a frame and a reference of its own and knows no external forces."""
     frame = frame if isinstance(frame, str) else tuple(frame)
     known = QUANTITIES[name]
     wanted = ((name, known, (("frame", frame), *options.items())),)
     return evaluate(model, name, known.inputs, inputs, wanted, None, params, "local")[name]
 
 
-def for_each(function: str, model: Model, frames: Names, compute: Callable[[int], Any]) -> Any:
+def map_frames(function: str, model: Model, frames: Names, compute: Callable[[int], Any]) -> Any:
     """`compute(index)` for one frame given by name, or a list of them for several."""
     if isinstance(frames, str):
-        return compute(frame_index(function, model, frames))
+        return compute(find_frame(function, model, frames))
     if not frames:
         raise InputError(f"{function}: no frames were named; name one, or several, of those in model.frames")
-    return [compute(frame_index(function, model, name)) for name in frames]
+    return [compute(find_frame(function, model, name)) for name in frames]
 
 
-def frame_index(function: str, model: Model, name: str) -> int:
+def find_frame(function: str, model: Model, name: str) -> int:
     """Index of a frame by name, for the function that was called with it."""
     names = [frame.name for frame in model.frames]
     if name not in names:
-        raise InputError(f"{function}: {missing('frame', 'frames', name, names)}")
+        raise InputError(f"{function}: {unknown_name('frame', 'frames', name, names)}")
     return names.index(name)
 
 
-def check_reference(function: str, reference: str) -> None:
+def check_reference(function: str, reference: Reference) -> None:
     """Raise if there is no such reference."""
     if reference not in REFERENCES:
         raise InputError(f"{function}: no reference {reference!r}; references: {', '.join(REFERENCES)}")
 
 
-def seen_from(
+def poses_seen_from(
     robot: Robot,
     start: int,
     first: Pose,
@@ -89,18 +91,18 @@ def seen_from(
         times: a b.
         over: a b⁻¹.
     """
-    found = {start: first}
+    poses = {start: first}
     for body in robot.ancestors(start):
-        found[robot.parents[body]] = over(found[body], links[body])
+        poses[robot.parents[body]] = over(poses[body], links[body])
     for body, parent in enumerate(robot.parents):
-        if body not in found:
-            found[body] = times(found[parent], links[body])
-    return found
+        if body not in poses:
+            poses[body] = times(poses[parent], links[body])
+    return poses
 
 
-def transforms_from(state: State, start: int = WORLD, first: Transform = STILL) -> dict[int, Transform]:
-    """`seen_from` with matrices."""
-    return seen_from(state.robot, start, first, state.transforms, transform_multiply, _transform_over)
+def transforms_from(state: State, start: int = WORLD, first: Transform = IDENTITY_TRANSFORM) -> dict[int, Transform]:
+    """`poses_seen_from` with matrices."""
+    return poses_seen_from(state.robot, start, first, state.transforms, transform_multiply, _transform_over)
 
 
 def transforms_from_frame(state: State, frame: int | None) -> dict[int, Transform]:
@@ -123,11 +125,11 @@ def _turned_from_frame(state: State, frame: int | None) -> dict[int, Turned]:
         joint = robot.joint(body)
         moved = joint.type.quaternion(joint, state.coordinates(body))
         links.append((quaternion_multiply(turn, moved), position))
-    body, first = WORLD, (UNIT, ZERO)
+    body, first = WORLD, (IDENTITY_QUATERNION, ZERO)
     if frame is not None:
         body = robot.model.frames[frame].body
         first = _turned_over(first, _turned_frames(robot)[frame])
-    return seen_from(robot, body, first, links, _turned_times, _turned_over)
+    return poses_seen_from(robot, body, first, links, _turned_times, _turned_over)
 
 
 def _turned_times(a: Turned, b: Turned) -> Turned:
@@ -158,7 +160,7 @@ def forward_kinematics_of(
     model = robot.model
     if output not in OUTPUTS:
         raise InputError(f"{function}: no output {output!r}; outputs: {', '.join(OUTPUTS)}")
-    start = None if relative_to is None else frame_index(function, model, relative_to)
+    start = None if relative_to is None else find_frame(function, model, relative_to)
     names = tuple(frame.name for frame in model.frames) if frames is None else frames
     if output == "quaternion":
         turned, on_body = _turned_from_frame(state, start), _turned_frames(robot)
@@ -167,7 +169,7 @@ def forward_kinematics_of(
             turn, position = _turned_times(turned[model.frames[frame].body], on_body[frame])
             return [*position, *turn]
 
-        return for_each(function, model, names, seven)
+        return map_frames(function, model, names, seven)
     poses = transforms_from_frame(state, start)
 
     def rows(frame: int) -> list[list[Scalar]]:
@@ -175,24 +177,26 @@ def forward_kinematics_of(
         last = [[0.0, 0.0, 0.0, 1.0]] if output == "homogeneous" else []
         return [[*row, x] for row, x in zip(rotation, position, strict=True)] + last
 
-    return for_each(function, model, names, rows)
+    return map_frames(function, model, names, rows)
 
 
 @quantity("frame_velocity", "q", "v")
-def frame_velocity_of(state: State, frame: Names, reference: str = "world") -> Any:
+def frame_velocity_of(state: State, frame: Names, reference: Reference = "world") -> Any:
     """`frame_velocity` over scalars."""
     function, model = "frame_velocity", state.robot.model
     check_reference(function, reference)
 
     def six(index: int) -> list[Scalar]:
         body = model.frames[index].body
-        return stacked(_expressed(state, index, reference, state.velocities[body]) if body != WORLD else REST)
+        return linear_first(
+            _expressed(state, index, reference, state.velocities[body]) if body != WORLD else ZERO_SPATIAL
+        )
 
-    return for_each(function, model, frame, six)
+    return map_frames(function, model, frame, six)
 
 
 @quantity("frame_acceleration", "q", "v", "a")
-def frame_acceleration_of(state: State, frame: Names, reference: str = "world", classical: bool = False) -> Any:
+def frame_acceleration_of(state: State, frame: Names, reference: Reference = "world", classical: bool = False) -> Any:
     """`frame_acceleration` over scalars."""
     function, model = "frame_acceleration", state.robot.model
     check_reference(function, reference)
@@ -200,11 +204,11 @@ def frame_acceleration_of(state: State, frame: Names, reference: str = "world", 
     def six(index: int) -> list[Scalar]:
         body = model.frames[index].body
         if body == WORLD:
-            return stacked(REST)
+            return linear_first(ZERO_SPATIAL)
         velocity = state.velocities[body] if classical else None
-        return stacked(_expressed(state, index, reference, state.accelerations[body], velocity))
+        return linear_first(_expressed(state, index, reference, state.accelerations[body], velocity))
 
-    return for_each(function, model, frame, six)
+    return map_frames(function, model, frame, six)
 
 
 def _expressed(state: State, frame: int, reference: str, motion: Spatial, velocity: Spatial | None = None) -> Spatial:
@@ -227,20 +231,20 @@ def _expressed(state: State, frame: int, reference: str, motion: Spatial, veloci
     return angular, linear
 
 
-def stacked(m: Spatial) -> list[Scalar]:
+def linear_first(m: Spatial) -> list[Scalar]:
     """A spatial vector as public arrays have it: [linear; angular]."""
     return [*m[1], *m[0]]
 
 
 def forward_kinematics(
     model: Model,
-    q: Any,
+    q: Array,
     frames: str | Sequence[str] | None = None,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, Array] | None = None,
     *,
     output: str = "homogeneous",
     relative_to: str | None = None,
-) -> Any:
+) -> Array:
     """The poses of frames. Only what they depend on is computed: the joints between them and where they are seen from.
 
     Quaternions are products of the joints' own along the tree, so that they and their gradients are smooth everywhere.
@@ -266,12 +270,12 @@ def forward_kinematics(
 
 def frame_velocity(
     model: Model,
-    q: Any,
-    v: Any,
+    q: Array,
+    v: Array,
     frame: str | Sequence[str],
-    reference: str = "world",
-    params: Mapping[str, Any] | None = None,
-) -> Any:
+    reference: Reference = "world",
+    params: Mapping[str, Array] | None = None,
+) -> Array:
     """The spatial velocity of a frame.
 
     Args:
@@ -286,20 +290,20 @@ def frame_velocity(
     Returns:
         [linear; angular], (..., 6), or (..., n, 6) for several frames.
     """
-    return of_frames("frame_velocity", model, (q, v), params, frame, reference=reference)
+    return call_for_frames("frame_velocity", model, (q, v), params, frame, reference=reference)
 
 
 def frame_acceleration(
     model: Model,
-    q: Any,
-    v: Any,
-    a: Any,
+    q: Array,
+    v: Array,
+    a: Array,
     frame: str | Sequence[str],
-    reference: str = "world",
-    params: Mapping[str, Any] | None = None,
+    reference: Reference = "world",
+    params: Mapping[str, Array] | None = None,
     *,
     classical: bool = False,
-) -> Any:
+) -> Array:
     """The spatial acceleration of a frame; without gravity.
 
     Args:
@@ -317,4 +321,4 @@ def frame_acceleration(
         [linear; angular], (..., 6), or (..., n, 6) for several frames.
     """
     options = {"reference": reference, "classical": classical}
-    return of_frames("frame_acceleration", model, (q, v, a), params, frame, **options)
+    return call_for_frames("frame_acceleration", model, (q, v, a), params, frame, **options)

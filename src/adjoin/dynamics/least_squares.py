@@ -32,9 +32,9 @@ from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import IDENTITY
 from adjoin.trace import loop, maximum, minimum, select, sqrt
 
-LEAST = 1e-6  # damping as a fraction of the trace of J Jᵀ: what float32 needs for a matrix to be invertible
-GROWTH, DECAY, MOST = 4.0, 0.5, 100.0  # of the damping's multiple, after a bad step or a good one; its bound
-FAR = 1e30  # larger than any error
+MIN_DAMPING = 1e-6  # damping as a fraction of the trace of J Jᵀ: what float32 needs for a matrix to be invertible
+GROWTH, DECAY, MAX_MULTIPLE = 4.0, 0.5, 100.0  # of the damping, after a bad step or a good one; its bound
+LARGE_ERROR = 1e30  # larger than any error
 REFINEMENTS = 2
 
 
@@ -105,8 +105,8 @@ class LeastSquares:
 
     def _find_limits(self) -> None:
         """As `Model.limits`, of limits that may be parameters; for a ball joint, the greatest angle."""
-        given = zip(self.robot.numbers("lower"), self.robot.numbers("upper"), strict=True)
-        for joint, at, ends in zip(self.model.joints, self.model.coordinates, given, strict=True):
+        limits = zip(self.robot.numbers("lower"), self.robot.numbers("upper"), strict=True)
+        for joint, at, ends in zip(self.model.joints, self.model.coordinates, limits, strict=True):
             if joint.type.limited == "angle" and joint.nq:
                 self.upper[at.q] = ends[1]
             elif joint.type.limited == "coordinate" and at.multiplier != 0.0:
@@ -117,7 +117,7 @@ class LeastSquares:
         """At a configuration, in world axes."""
         state, model = State(self.robot, q), self.model
         poses = transforms_from(state)
-        found = Errors([], [], [])
+        errors = Errors([], [], [])
         for (name, kind), weights, (turn, place) in zip(
             self.problem.targets, self.problem.weights, self.goals, strict=True
         ):
@@ -129,11 +129,11 @@ class LeastSquares:
             rows = jacobian_of(state, name, "local_world_aligned")
             for k, (error, weight) in enumerate(zip(away, weights, strict=False)):
                 if weight:
-                    found.weighted.extend(weight * x for x in error)
-                    found.rows.extend([weight * row[dof] for dof in self.dofs] for row in rows[3 * k : 3 * k + 3])
+                    errors.weighted.extend(weight * x for x in error)
+                    errors.rows.extend([weight * row[dof] for dof in self.dofs] for row in rows[3 * k : 3 * k + 3])
             squares = [vector.dot(error, error) for error in away]
-            found.squares.extend(squares if len(squares) == 2 else [squares[0], 0.0])
-        return found
+            errors.squares.extend(squares if len(squares) == 2 else [squares[0], 0.0])
+        return errors
 
     def step(self, q: Sequence[Scalar], errors: Errors, damping: Scalar) -> list[Scalar]:
         """The configuration after one step from q."""
@@ -148,7 +148,7 @@ class LeastSquares:
 
     def _at_limits(self, q: Sequence[Scalar], push: Sequence[Scalar] | None = None) -> list[Scalar | None]:
         """For each degree of freedom, whether it is at a limit, and pushed against it if pushes are given."""
-        found: list[Scalar | None] = []
+        at_limits: list[Scalar | None] = []
         for joint, at in self.joints:
             stay = None
             for bound, sign in (
@@ -156,10 +156,10 @@ class LeastSquares:
             ):
                 if is_bound(bound):
                     here = sign * q[at.q] <= sign * bound
-                    here = here if push is None else here & (sign * push[len(found)] > 0.0)
+                    here = here if push is None else here & (sign * push[len(at_limits)] > 0.0)
                     stay = here if stay is None else stay | here
-            found += [stay] * joint.nv
-        return found
+            at_limits += [stay] * joint.nv
+        return at_limits
 
     def moved(self, q: Sequence[Scalar], change: Sequence[Scalar]) -> list[Scalar]:
         """The configuration after a change, inside the limits."""
@@ -197,7 +197,7 @@ class LeastSquares:
             errors = self.errors(q)
             size = dot(errors.weighted, errors.weighted)
             done = self._within(errors.squares)
-            multiple = select(size < before, maximum(DECAY * multiple, least), minimum(GROWTH * multiple, MOST))
+            multiple = select(size < before, maximum(DECAY * multiple, least), minimum(GROWTH * multiple, MAX_MULTIPLE))
             after = self.step(q, errors, multiple * size)
             better = done | (size < lowest)
             return (
@@ -213,7 +213,9 @@ class LeastSquares:
         start = self.inside(self.q)
         numbers = [start[place] for place in places]
         unknown = [x for _, kind in self.problem.targets for x in (math.inf, 0.0 if kind == "position" else math.inf)]
-        _, _, _, best, _, squares, steps = loop(turns, turn, (numbers, FAR, least, numbers, FAR, unknown, 0.0))
+        _, _, _, best, _, squares, steps = loop(
+            turns, turn, (numbers, LARGE_ERROR, least, numbers, LARGE_ERROR, unknown, 0.0)
+        )
         q = full(best)
         for joint, at in self.joints:
             q[at.q_slice] = joint.type.normalize(q[at.q_slice])
@@ -241,7 +243,7 @@ def _least_change(errors: Errors, stay: Sequence[Scalar | None], damping: Scalar
     wide = len(rows) <= len(columns)
     vectors = rows if wide else columns
     matrix = [[dot(a, b) for b in vectors[: i + 1]] for i, a in enumerate(vectors)]
-    damping = damping + LEAST * sum((matrix[i][i] for i in range(len(matrix))), 0.0)
+    damping = damping + MIN_DAMPING * sum((matrix[i][i] for i in range(len(matrix))), 0.0)
     for i in range(len(matrix)):
         matrix[i][i] = matrix[i][i] + damping
     factor = Factor(matrix)

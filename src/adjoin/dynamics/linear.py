@@ -52,12 +52,12 @@ class Factor:
 
     def __init__(self, matrix: Sequence[Sequence[Scalar]]):
         n = len(matrix)
-        rest = [list(matrix[i][: i + 1]) for i in range(n)]
+        remaining = [list(matrix[i][: i + 1]) for i in range(n)]
         self.lower: Rows = [[0.0] * i for i in range(n)]
         self.inverse: list[Scalar] = [0.0] * n
         for k in reversed(range(n)):
-            self.inverse[k] = 1.0 / rest[k][k]
-            row = rest[k]
+            self.inverse[k] = 1.0 / remaining[k][k]
+            row = remaining[k]
             for i in range(k):
                 if not is_zero(row[i]):
                     self.lower[k][i] = row[i] * self.inverse[k]
@@ -65,7 +65,7 @@ class Factor:
                 if not is_zero(row[i]):
                     for j in range(i + 1):
                         if not is_zero(row[j]):
-                            rest[i][j] = rest[i][j] - self.lower[k][i] * row[j]
+                            remaining[i][j] = remaining[i][j] - self.lower[k][i] * row[j]
 
     def mapped(self, function: Callable[[Scalar], Scalar]) -> "Factor":
         """The factor with a function of its numbers; structural zeros stay."""
@@ -79,19 +79,19 @@ class Factor:
         """The square roots of D⁻¹."""
         return [sqrt(x) for x in self.inverse]
 
-    def rooted(self, right: Sequence[Scalar]) -> list[Scalar]:
+    def half_solve(self, right: Sequence[Scalar]) -> list[Scalar]:
         """D^(-1/2) L⁻ᵀ b; the product of two such is bᵀ M⁻¹ c."""
-        return [0.0 if is_zero(x) else x * root for x, root in zip(self.half(right), self.roots, strict=True)]
+        return [0.0 if is_zero(x) else x * root for x, root in zip(self.solve_upper(right), self.roots, strict=True)]
 
     def solve(self, right: Sequence[Scalar]) -> list[Scalar]:
         """M⁻¹ b."""
-        return self.rest(self.scaled(self.half(right)))
+        return self.solve_lower(self.solve_diagonal(self.solve_upper(right)))
 
-    def scaled(self, right: Sequence[Scalar]) -> list[Scalar]:
+    def solve_diagonal(self, right: Sequence[Scalar]) -> list[Scalar]:
         """D⁻¹ b."""
         return [0.0 if is_zero(x) else x * inverse for x, inverse in zip(right, self.inverse, strict=True)]
 
-    def half(self, right: Sequence[Scalar]) -> list[Scalar]:
+    def solve_upper(self, right: Sequence[Scalar]) -> list[Scalar]:
         """L⁻ᵀ b."""
         x = list(right)
         for k in reversed(range(len(x))):
@@ -101,11 +101,11 @@ class Factor:
                         x[i] = x[i] - entry * x[k]
         return x
 
-    def unrooted(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """L⁻¹ D^(-1/2) b: of `rooted` of something, M⁻¹ of it."""
-        return self.rest([0.0 if is_zero(x) else x * root for x, root in zip(right, self.roots, strict=True)])
+    def finish_half_solve(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """L⁻¹ D^(-1/2) b: of `half_solve` of something, M⁻¹ of it."""
+        return self.solve_lower([0.0 if is_zero(x) else x * root for x, root in zip(right, self.roots, strict=True)])
 
-    def rest(self, right: Sequence[Scalar]) -> list[Scalar]:
+    def solve_lower(self, right: Sequence[Scalar]) -> list[Scalar]:
         """L⁻¹ b."""
         x = list(right)
         for k in range(len(x)):

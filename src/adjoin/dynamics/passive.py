@@ -1,10 +1,10 @@
 """Forces of the joints themselves: springs, damping and dry friction."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, call
 from adjoin.dynamics.linear import Rows, is_zero
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.model.manifold import difference
 from adjoin.model.model import Model
@@ -44,7 +44,7 @@ def spring_slopes(state: State) -> Rows:
     return matrix
 
 
-def passive_forces(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def passive_forces(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
     """What the joints' springs, damping and dry friction do: -k (q - q0) - d v - f sign(v).
 
     Args:

@@ -9,13 +9,13 @@ Hollerbach 1986, Estimation of inertial parameters of manipulator loads and link
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, call
 from adjoin.dynamics.linear import Rows
-from adjoin.dynamics.rnea import Moving, motions, spin_matrix
+from adjoin.dynamics.quantity import quantity
+from adjoin.dynamics.rnea import BodyMotion, body_motions, spin_matrix
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.model import parameters
@@ -41,7 +41,7 @@ def _bilinear(a: Vector3, b: Vector3) -> list[Scalar]:
     ]
 
 
-def _power(moving: Moving, s: Spatial) -> list[Scalar]:
+def _power(moving: BodyMotion, s: Spatial) -> list[Scalar]:
     """The coefficients of a body's parameters in the power of the force it needs on the motion s; its own frame."""
     omega, alpha, acceleration = moving
     turning, sliding = s
@@ -61,7 +61,9 @@ def torque_regressor_of(state: State) -> Rows:
     def step(body: int, above: list[tuple[int, Spatial]]) -> list[tuple[int, Spatial]]:
         return [*((dof, motion_to_child(state.transforms[body], s)) for dof, s in above), *robot.subspaces[body]]
 
-    for body, (moving, directions) in enumerate(zip(motions(state, state.a), state.down([], step), strict=True)):
+    for body, (moving, directions) in enumerate(
+        zip(body_motions(state, state.a), state.outward([], step), strict=True)
+    ):
         for dof, s in directions:
             for k, value in enumerate(_power(moving, s), 10 * body):
                 rows[dof][k] = rows[dof][k] + value
@@ -71,24 +73,24 @@ def torque_regressor_of(state: State) -> Rows:
 @quantity("kinetic_energy_regressor", "q", "v")
 def kinetic_energy_regressor_of(state: State) -> list[Scalar]:
     """`kinetic_energy_regressor` over scalars."""
-    found: list[Scalar] = []
+    coefficients: list[Scalar] = []
     for omega, velocity in state.velocities:
         half = vector.scale(0.5, omega)
-        found += [0.5 * vector.dot(velocity, velocity), *vector.cross(velocity, omega), *_bilinear(half, omega)]
-    return found
+        coefficients += [0.5 * vector.dot(velocity, velocity), *vector.cross(velocity, omega), *_bilinear(half, omega)]
+    return coefficients
 
 
 @quantity("potential_energy_regressor", "q")
 def potential_energy_regressor_of(state: State) -> list[Scalar]:
     """`potential_energy_regressor` over scalars."""
     up = vector.negate(state.robot.gravity)
-    found: list[Scalar] = []
+    coefficients: list[Scalar] = []
     for rotation, position in state.poses:
-        found += [vector.dot(up, position), *vector.apply_transposed(rotation, up), *ZERO, *ZERO]
-    return found
+        coefficients += [vector.dot(up, position), *vector.apply_transposed(rotation, up), *ZERO, *ZERO]
+    return coefficients
 
 
-def torque_regressor(model: Model, q: Any, v: Any, a: Any, params: Mapping[str, Any] | None = None) -> Any:
+def torque_regressor(model: Model, q: Array, v: Array, a: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The matrix Y with `rnea` = Y pi + armature * a, for the inertial parameters pi of all bodies.
 
     Args:
@@ -104,7 +106,7 @@ def torque_regressor(model: Model, q: Any, v: Any, a: Any, params: Mapping[str, 
     return call("torque_regressor", model, q, v, a, params=params)
 
 
-def kinetic_energy_regressor(model: Model, q: Any, v: Any, params: Mapping[str, Any] | None = None) -> Any:
+def kinetic_energy_regressor(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The vector y with kinetic energy = y . pi, and ½ armature v² more for the drives.
 
     Args:
@@ -119,7 +121,7 @@ def kinetic_energy_regressor(model: Model, q: Any, v: Any, params: Mapping[str, 
     return call("kinetic_energy_regressor", model, q, v, params=params)
 
 
-def potential_energy_regressor(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def potential_energy_regressor(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The vector y with potential energy = y . pi, 0 for a center of mass in the world's origin.
 
     Args:
@@ -133,7 +135,7 @@ def potential_energy_regressor(model: Model, q: Any, params: Mapping[str, Any] |
     return call("potential_energy_regressor", model, q, params=params)
 
 
-def inertial_parameters(model: Model, params: Mapping[str, Any] | None = None) -> torch.Tensor:
+def inertial_parameters(model: Model, params: Mapping[str, Array] | None = None) -> torch.Tensor:
     """The ten inertial parameters of each body: m, m c, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about its frame's origin.
 
     Args:
@@ -143,18 +145,18 @@ def inertial_parameters(model: Model, params: Mapping[str, Any] | None = None) -
     Returns:
         (..., bodies, 10), of the dtype and on the device of what is given; gradients pass.
     """
-    for name in params or {}:
+    for name in set(params or {}) - set(parameters.FIXED):
         parameters.named(name)
-    given = {name: value for name, value in (params or {}).items() if name in ("mass", "com", "inertia")}
-    tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
+    inertial = {name: value for name, value in (params or {}).items() if name in ("mass", "com", "inertia")}
+    tensors = {name: value for name, value in inertial.items() if isinstance(value, torch.Tensor)}
     lead = {"mass": 1, "com": 2, "inertia": 2}
     try:
         batch = torch.broadcast_shapes(*[value.shape[: value.ndim - lead[name]] for name, value in tensors.items()])
     except RuntimeError:
         batch = torch.Size()
     first = next(iter(tensors.values()), None)
-    own = model.parameters(dtype=getattr(first, "dtype", None), device=getattr(first, "device", None))
-    checked = {**own, **model.check_parameters(given, batch)}
+    defaults = model.parameters(dtype=getattr(first, "dtype", None), device=getattr(first, "device", None))
+    checked = {**defaults, **model.check_parameters(inertial, batch)}
     mass, com = checked["mass"], vector.vector3(checked["com"].unbind(-1))
     xx, xy, xz, yy, yz, zz = checked["inertia"].unbind(-1)
     about = inertia.about_origin((mass, com, (xx, xy, xz, yy, yz, zz)))
@@ -176,8 +178,8 @@ def from_inertial_parameters(model: Model, pi: torch.Tensor) -> dict[str, torch.
     if not isinstance(pi, torch.Tensor) or pi.shape[-2:] != (count, 10):
         got = tuple(pi.shape) if isinstance(pi, torch.Tensor) else type(pi).__name__
         raise InputError(f"from_inertial_parameters: {model.name!r} needs a tensor (..., {count}, 10), got {got}")
-    mass, *rest = pi.unbind(-1)
-    com = vector.scale(1.0 / torch.where(mass == 0.0, 1.0, mass), vector.vector3(rest[:3]))
+    mass, *moments = pi.unbind(-1)
+    com = vector.scale(1.0 / torch.where(mass == 0.0, 1.0, mass), vector.vector3(moments[:3]))
     shift = inertia.point_mass(mass, com)
-    central = [rest[3 + k] - less for k, less in zip(_ORDER, shift, strict=True)]
+    central = [moments[3 + k] - less for k, less in zip(_ORDER, shift, strict=True)]
     return {"mass": mass, "com": torch.stack(com, -1), "inertia": torch.stack(central, -1)}

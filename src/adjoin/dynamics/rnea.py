@@ -7,10 +7,10 @@ moment h and second moment Sigma, the force on it is m a + K h, and the moment h
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from adjoin.dynamics.call import call, quantity
+from adjoin.dynamics.call import Array, Reference, call
 from adjoin.dynamics.passive import passive_forces_of
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
@@ -19,27 +19,29 @@ from adjoin.spatial.motion import Spatial, force_to_parent, spatial_add, spatial
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Matrix3, Vector3
 
-Moving = tuple[Vector3, Vector3, Vector3]
+BodyMotion = tuple[Vector3, Vector3, Vector3]
 """Angular velocity, angular acceleration, and classical acceleration of the origin, in the body's frame."""
 
 
-def motions(state: State, a: Sequence[Scalar]) -> list[Moving]:
+def body_motions(state: State, a: Sequence[Scalar]) -> list[BodyMotion]:
     """How each body moves if the coordinates accelerate by `a`, as seen by someone in free fall."""
 
-    def step(body: int, parent: Moving) -> Moving:
+    def step(body: int, parent: BodyMotion) -> BodyMotion:
         omega_parent, alpha_parent, acceleration = parent
         rotation, position = state.transforms[body]
         turning, sliding = state.joint_velocities[body]
-        turning_rate, sliding_rate = state.along(body, a)
+        turning_rate, sliding_rate = state.joint_motion(body, a)
         carried = vector.apply_transposed(rotation, omega_parent)
         omega = vector.add(carried, turning)
         alpha = vector.add(vector.apply_transposed(rotation, alpha_parent), turning_rate)
         alpha = vector.add(alpha, vector.cross(carried, turning))
         point = vector.add(acceleration, vector.apply(spin_matrix(omega_parent, alpha_parent), position))
-        own = vector.add(sliding_rate, vector.cross(vector.add(vector.scale(2.0, carried), turning), sliding))
-        return omega, alpha, vector.add(vector.apply_transposed(rotation, point), own)
+        sliding_acceleration = vector.add(
+            sliding_rate, vector.cross(vector.add(vector.scale(2.0, carried), turning), sliding)
+        )
+        return omega, alpha, vector.add(vector.apply_transposed(rotation, point), sliding_acceleration)
 
-    return state.down((ZERO, ZERO, vector.negate(state.robot.gravity)), step)
+    return state.outward((ZERO, ZERO, vector.negate(state.robot.gravity)), step)
 
 
 def spin_matrix(omega: Vector3, alpha: Vector3) -> Matrix3:
@@ -67,13 +69,13 @@ def axial(k: Matrix3, s: inertia.Symmetric3) -> Vector3:
 def body_forces(state: State, a: Sequence[Scalar]) -> list[Spatial]:
     """The force each body needs to move as the coordinates say, less what acts on it from outside; its own frame."""
     robot, forces = state.robot, []
-    for body, (omega, alpha, acceleration) in enumerate(motions(state, a)):
+    for body, (omega, alpha, acceleration) in enumerate(body_motions(state, a)):
         k = spin_matrix(omega, alpha)
         mass, first, second = robot.regrouped[body]
         force = vector.add(vector.scale(mass, acceleration), vector.apply(k, first))
         moment = vector.add(vector.cross(first, acceleration), axial(k, second))
-        outside = state.loads[body]
-        forces.append((vector.subtract(moment, outside[0]), vector.subtract(force, outside[1])))
+        external = state.external_forces[body]
+        forces.append((vector.subtract(moment, external[0]), vector.subtract(force, external[1])))
     return forces
 
 
@@ -125,15 +127,15 @@ def gravity_forces_of(state: State) -> list[Scalar]:
 
 def rnea(
     model: Model,
-    q: Any,
-    v: Any,
-    a: Any,
-    external: Mapping[str, Any] | Any = None,
-    params: Mapping[str, Any] | None = None,
+    q: Array,
+    v: Array,
+    a: Array,
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
     *,
-    reference: str = "local",
+    reference: Reference = "local",
     passive: bool = False,
-) -> Any:
+) -> Array:
     """Inverse dynamics: the generalized forces that give the accelerations `a`.
 
     Args:
@@ -141,7 +143,7 @@ def rnea(
         q: configuration, (..., nq).
         v: velocity, (..., nv).
         a: acceleration dv/dt, (..., nv).
-        external: forces from outside: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
+        external: external forces: frame name -> (..., 6) [force; moment], or one tensor (..., bodies, 6).
         params: parameters to take the place of the model's, each for the batch or one per environment.
         reference: axes of `external`, and the point its moments are about: "local", "world", or
             "local_world_aligned" (the frame's origin, world axes).
@@ -155,14 +157,14 @@ def rnea(
 
 def bias_forces(
     model: Model,
-    q: Any,
-    v: Any,
-    external: Mapping[str, Any] | Any = None,
-    params: Mapping[str, Any] | None = None,
+    q: Array,
+    v: Array,
+    external: Mapping[str, Array] | Array | None = None,
+    params: Mapping[str, Array] | None = None,
     *,
-    reference: str = "local",
+    reference: Reference = "local",
     passive: bool = False,
-) -> Any:
+) -> Array:
     """Coriolis, centrifugal and gravity forces: `rnea` with a = 0.
 
     Returns:
@@ -171,7 +173,7 @@ def bias_forces(
     return call("bias_forces", model, q, v, external=external, params=params, reference=reference, passive=passive)
 
 
-def gravity_forces(model: Model, q: Any, params: Mapping[str, Any] | None = None) -> Any:
+def gravity_forces(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
     """The generalized forces that hold the robot still against gravity.
 
     Returns:

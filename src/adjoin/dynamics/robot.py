@@ -59,20 +59,20 @@ class Robot:
     @cached_property
     def placements(self) -> list[Transform]:
         """Of each body's joint in the parent's frame."""
-        own = [(body.position, body.rotation) for body in self.model.bodies]
-        return self._placed("joint", own)
+        placements = [(body.position, body.rotation) for body in self.model.bodies]
+        return self._placed("joint", placements)
 
     @cached_property
     def frames(self) -> list[Transform]:
         """Of each frame on its body."""
-        own = [(frame.position, frame.rotation) for frame in self.model.frames]
-        return self._placed("frame", own)
+        placements = [(frame.position, frame.rotation) for frame in self.model.frames]
+        return self._placed("frame", placements)
 
     @cached_property
     def geometries(self) -> list[Transform]:
         """Of each collision shape on its body."""
-        own = [(geometry.position, geometry.rotation) for geometry in self.model.geometries]
-        return self._placed("geometry", own)
+        placements = [(geometry.position, geometry.rotation) for geometry in self.model.geometries]
+        return self._placed("geometry", placements)
 
     @cached_property
     def gravity(self) -> Vector3:
@@ -85,11 +85,11 @@ class Robot:
 
         A joint that follows another moves along the other's coordinate, scaled by the ratio of the two.
         """
-        found = []
+        subspaces = []
         for joint, at in zip(self.model.joints, self.model.coordinates, strict=True):
             directions = joint.type.directions(joint)
-            found.append([(at.v + k, _scaled(at.multiplier, s)) for k, s in enumerate(directions)])
-        return found
+            subspaces.append([(at.v + k, _scaled(at.multiplier, s)) for k, s in enumerate(directions)])
+        return subspaces
 
     @cached_property
     def coupled(self) -> bool:
@@ -108,9 +108,9 @@ class Robot:
         """The joint that moves a body."""
         return self.model.joints[body]
 
-    def _placed(self, name: str, own: list[tuple[Vector3, Matrix3]]) -> list[Transform]:
-        positions: Any = [position for position, _ in own]
-        rotations: Any = [rotation for _, rotation in own]
+    def _placed(self, name: str, defaults: list[tuple[Vector3, Matrix3]]) -> list[Transform]:
+        positions: Any = [position for position, _ in defaults]
+        rotations: Any = [rotation for _, rotation in defaults]
         if f"{name}_position" in self.params:
             positions = [vector.vector3(row) for row in self.params[f"{name}_position"]]
         if f"{name}_rotation" in self.params:

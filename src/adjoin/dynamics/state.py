@@ -10,7 +10,8 @@ from adjoin.errors import InputError
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
 from adjoin.spatial.motion import (
-    STILL,
+    IDENTITY_TRANSFORM,
+    ZERO_SPATIAL,
     Spatial,
     Transform,
     force_to_child,
@@ -21,16 +22,14 @@ from adjoin.spatial.motion import (
     transform_multiply,
 )
 from adjoin.spatial.scalar import Scalar
-from adjoin.spatial.vector import ZERO, Matrix3
+from adjoin.spatial.vector import Matrix3
 
 Value = TypeVar("Value")
 
-REST: Spatial = (ZERO, ZERO)
-
 
 @dataclass(frozen=True)
-class Load:
-    """A force from outside.
+class ExternalForce:
+    """An external force.
 
     Attributes:
         body: index of the body it acts on.
@@ -66,7 +65,7 @@ class State:
         v: nv scalars.
         a: nv scalars: dv/dt.
         tau: nv scalars.
-        external: forces from outside.
+        external: external forces.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class State:
         v: Sequence[Scalar] | None = None,
         a: Sequence[Scalar] | None = None,
         tau: Sequence[Scalar] | None = None,
-        external: Sequence[Load] = (),
+        external: Sequence[ExternalForce] = (),
     ):
         self.robot = robot
         self.q = list(q)
@@ -107,22 +106,22 @@ class State:
     @cached_property
     def transforms(self) -> list[Transform]:
         """Of each body in its parent."""
-        found = []
+        transforms = []
         for body, placement in enumerate(self.robot.placements):
             joint = self.robot.joint(body)
             moved = joint.type.transform(joint, self.coordinates(body))
-            found.append(transform_multiply(placement, moved))
-        return found
+            transforms.append(transform_multiply(placement, moved))
+        return transforms
 
     @cached_property
     def poses(self) -> list[Transform]:
         """Of each body in the world."""
-        return self.down(STILL, lambda body, parent: transform_multiply(parent, self.transforms[body]))
+        return self.outward(IDENTITY_TRANSFORM, lambda body, parent: transform_multiply(parent, self.transforms[body]))
 
     @cached_property
     def joint_velocities(self) -> list[Spatial]:
         """Of each body against its parent, in the body's frame."""
-        return [self.along(body, self.v) for body in range(self.robot.count)]
+        return [self.joint_motion(body, self.v) for body in range(self.robot.count)]
 
     @cached_property
     def velocities(self) -> list[Spatial]:
@@ -131,47 +130,47 @@ class State:
         def step(body: int, parent: Spatial) -> Spatial:
             return spatial_add(motion_to_child(self.transforms[body], parent), self.joint_velocities[body])
 
-        return self.down(REST, step)
+        return self.outward(ZERO_SPATIAL, step)
 
     @cached_property
     def accelerations(self) -> list[Spatial]:
         """Spatial acceleration of each body, in its own frame; without gravity."""
 
         def step(body: int, parent: Spatial) -> Spatial:
-            moved = spatial_add(motion_to_child(self.transforms[body], parent), self.along(body, self.a))
+            moved = spatial_add(motion_to_child(self.transforms[body], parent), self.joint_motion(body, self.a))
             return spatial_add(moved, motion_cross_motion(self.velocities[body], self.joint_velocities[body]))
 
-        return self.down(REST, step)
+        return self.outward(ZERO_SPATIAL, step)
 
     @cached_property
-    def loads(self) -> list[Spatial]:
+    def external_forces(self) -> list[Spatial]:
         """The external force on each body, in its own frame."""
-        found: list[Spatial] = [REST] * self.robot.count
-        for load in self.external:
-            body, placement = load.body, load.placement
+        forces: list[Spatial] = [ZERO_SPATIAL] * self.robot.count
+        for force in self.external:
+            body, placement = force.body, force.placement
             if body == WORLD:
                 continue
-            wrench = (vector.vector3(load.wrench[3:]), vector.vector3(load.wrench[:3]))
-            if load.reference == "world":
+            wrench = (vector.vector3(force.wrench[3:]), vector.vector3(force.wrench[:3]))
+            if force.reference == "world":
                 wrench = force_to_child(self.poses[body], wrench)
-            elif load.reference == "local":
+            elif force.reference == "local":
                 wrench = force_to_parent(placement, wrench)
             else:
                 turn: Matrix3 = self.poses[body][0]
                 wrench = (vector.apply_transposed(turn, wrench[0]), vector.apply_transposed(turn, wrench[1]))
                 wrench = (vector.add(wrench[0], vector.cross(placement[1], wrench[1])), wrench[1])
-            found[body] = spatial_add(found[body], wrench)
-        return found
+            forces[body] = spatial_add(forces[body], wrench)
+        return forces
 
     def coordinates(self, body: int) -> list[Scalar]:
         """The part of q that a body's joint has or follows, as the joint itself counts it."""
         at = self.robot.model.coordinates[body]
-        own = self.q[at.q_slice]
-        return [at.multiplier * x + at.offset for x in own] if self.robot.joint(body).mimic else own
+        q = self.q[at.q_slice]
+        return [at.multiplier * x + at.offset for x in q] if self.robot.joint(body).mimic else q
 
-    def along(self, body: int, rates: Sequence[Scalar]) -> Spatial:
+    def joint_motion(self, body: int, rates: Sequence[Scalar]) -> Spatial:
         """The motion of a body against its parent for given rates of the coordinates, in the body's frame."""
-        total = REST
+        total = ZERO_SPATIAL
         for dof, (angular, linear) in self.robot.subspaces[body]:
             rate = rates[dof]
             total = spatial_add(total, (vector.scale(rate, angular), vector.scale(rate, linear)))
@@ -184,9 +183,9 @@ class State:
 
     def pose(self, body: int) -> Transform:
         """Of a body in the world, or of the world itself."""
-        return STILL if body == WORLD else self.poses[body]
+        return IDENTITY_TRANSFORM if body == WORLD else self.poses[body]
 
-    def down(self, root: Value, step: Callable[[int, Value], Value]) -> list[Value]:
+    def outward(self, root: Value, step: Callable[[int, Value], Value]) -> list[Value]:
         """Values from the root to the tips: `step(body, value of its parent)`."""
         values: list[Value] = []
         for body, parent in enumerate(self.robot.parents):

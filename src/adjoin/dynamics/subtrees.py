@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from adjoin.dynamics.linear import Rows
-from adjoin.dynamics.state import REST, State, Value
+from adjoin.dynamics.state import State, Value
 from adjoin.model.parts import WORLD
 from adjoin.spatial import inertia, vector
-from adjoin.spatial.motion import Spatial, motion_cross_motion, spatial_add, spatial_dot
+from adjoin.spatial.motion import ZERO_SPATIAL, Spatial, motion_cross_motion, spatial_add, spatial_dot
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import IDENTITY, ZERO, Matrix3, Vector3
 
@@ -138,7 +138,7 @@ class Subtrees:
             root = self.robot.parents[body] == WORLD
             return IDENTITY if root else vector.multiply(parent, self.state.transforms[body][0])
 
-        return self.state.down(IDENTITY, step)
+        return self.state.outward(IDENTITY, step)
 
     @cached_property
     def offsets(self) -> list[Vector3]:
@@ -149,19 +149,21 @@ class Subtrees:
     @cached_property
     def directions(self) -> list[list[tuple[int, Spatial]]]:
         """S: a joint's directions of motion, each with its place in v."""
-        found = []
-        for turn, own in zip(self.rotations, self.robot.subspaces, strict=True):
-            found.append([(dof, (vector.apply(turn, s[0]), vector.apply(turn, s[1]))) for dof, s in own])
-        return found
+        turned = []
+        for turn, directions in zip(self.rotations, self.robot.subspaces, strict=True):
+            turned.append([(dof, (vector.apply(turn, s[0]), vector.apply(turn, s[1]))) for dof, s in directions])
+        return turned
 
-    def along(self, body: int, rates: Sequence[Scalar]) -> Spatial:
+    def joint_motion(self, body: int, rates: Sequence[Scalar]) -> Spatial:
         """The motion of a body against its parent for given rates of the coordinates."""
-        found = REST
+        motion = ZERO_SPATIAL
         for dof, s in self.directions[body]:
-            found = spatial_add(found, scaled(rates[dof], s))
-        return found
+            motion = spatial_add(motion, scaled(rates[dof], s))
+        return motion
 
-    def carried(self, values: Sequence[Spatial], root: Callable[[int], Spatial] = lambda body: REST) -> list[Spatial]:
+    def carried(
+        self, values: Sequence[Spatial], root: Callable[[int], Spatial] = lambda body: ZERO_SPATIAL
+    ) -> list[Spatial]:
         """For each body, its parent's value of these motions; `root` gives the world's."""
         pairs = enumerate(zip(self.robot.parents, self.offsets, strict=True))
         return [root(body) if p == WORLD else motion_at(offset, values[p]) for body, (p, offset) in pairs]
@@ -171,39 +173,40 @@ class Subtrees:
         """Of each body."""
 
         def step(body: int, parent: Spatial) -> Spatial:
-            return spatial_add(motion_at(self.offsets[body], parent), self.along(body, self.v))
+            return spatial_add(motion_at(self.offsets[body], parent), self.joint_motion(body, self.v))
 
-        return self.state.down(REST, step)
+        return self.state.outward(ZERO_SPATIAL, step)
 
     @cached_property
     def carried_rates(self) -> list[list[Spatial]]:
         """How the directions of each joint change by the motion of the parent: its velocity x S."""
         pairs = zip(self.carried(self.velocities), self.directions, strict=True)
-        return [[motion_cross_motion(velocity, s) for _, s in own] for velocity, own in pairs]
+        return [[motion_cross_motion(velocity, s) for _, s in directions] for velocity, directions in pairs]
 
     def rates(self, share: float) -> list[list[Spatial]]:
         """How the directions of each joint change by the motion of the parent, and by a share of the joint's own."""
-        found = []
-        for body, (own, carried) in enumerate(zip(self.directions, self.carried_rates, strict=True)):
-            if len(own) > 1:
-                velocity = scaled(share, self.along(body, self.v))
+        rates = []
+        for body, (directions, carried) in enumerate(zip(self.directions, self.carried_rates, strict=True)):
+            if len(directions) > 1:
+                velocity = scaled(share, self.joint_motion(body, self.v))
                 carried = [
-                    spatial_add(r, motion_cross_motion(velocity, s)) for r, (_, s) in zip(carried, own, strict=True)
+                    spatial_add(r, motion_cross_motion(velocity, s))
+                    for r, (_, s) in zip(carried, directions, strict=True)
                 ]
-            found.append(list(carried))
-        return found
+            rates.append(list(carried))
+        return rates
 
     @cached_property
     def bodies(self) -> list[MovingMoments]:
         """Moments of each body alone."""
-        robot, found = self.robot, []
+        robot, bodies = self.robot, []
         for body, (turn, (omega, velocity)) in enumerate(zip(self.rotations, self.velocities, strict=True)):
             mass, first, second = robot.regrouped[body]
             first, second = vector.apply(turn, first), inertia.rotate(turn, second)
             momentum = vector.add(vector.scale(mass, velocity), vector.cross(omega, first))
             turning = vector.multiply(vector.skew(omega), inertia.to_matrix(second))
-            found.append(MovingMoments(mass, first, second, momentum, matrix_add(outer(velocity, first), turning)))
-        return found
+            bodies.append(MovingMoments(mass, first, second, momentum, matrix_add(outer(velocity, first), turning)))
+        return bodies
 
     @cached_property
     def alone(self) -> list[Operators]:
@@ -213,9 +216,9 @@ class Subtrees:
     @cached_property
     def operators(self) -> list[Operators]:
         """Of each body and all that it carries."""
-        return [Operators(moments) for moments in self.up(self.bodies, add_moments, shift_moments)]
+        return [Operators(moments) for moments in self.subtree_sums(self.bodies, add_moments, shift_moments)]
 
-    def up(
+    def subtree_sums(
         self,
         values: Sequence[Value],
         add: Callable[[Value, Value], Value],
@@ -231,22 +234,22 @@ class Subtrees:
 
     def lifted(self, body: int, force: Spatial) -> list[Spatial]:
         """A force on a body, about the origins of the body and of those that carry it, in the order of `paths`."""
-        found = [force]
+        forces = [force]
         for other in self.paths[body][:-1]:
-            found.append(force_from(self.offsets[other], found[-1]))
-        return found
+            forces.append(force_from(self.offsets[other], forces[-1]))
+        return forces
 
     @cached_property
     def momenta(self) -> list[list[list[Spatial]]]:
         """For each direction, I S of all that it moves, lifted."""
         pairs = enumerate(zip(self.operators, self.directions, strict=True))
-        return [[self.lifted(body, operators.I(s)) for _, s in own] for body, (operators, own) in pairs]
+        return [[self.lifted(body, operators.I(s)) for _, s in directions] for body, (operators, directions) in pairs]
 
     @cached_property
     def B_transposed(self) -> list[list[Vector3]]:
         """For each direction, Bᵀ S of all that it moves."""
         pairs = zip(self.operators, self.directions, strict=True)
-        return [[operators.B_transposed(s) for _, s in own] for operators, own in pairs]
+        return [[operators.B_transposed(s) for _, s in directions] for operators, directions in pairs]
 
     def matrix(self) -> tuple[Rows, Enter]:
         """A matrix of zeros, nv by nv, and a function that adds to its entries."""
@@ -260,10 +263,10 @@ class Subtrees:
     def inertia(self) -> Rows:
         """The joint-space inertia matrix, without armature."""
         matrix, enter = self.matrix()
-        for body, own in enumerate(self.directions):
-            for k, (row, _) in enumerate(own):
+        for body, directions in enumerate(self.directions):
+            for k, (row, _) in enumerate(directions):
                 for other, momentum in zip(self.paths[body], self.momenta[body][k], strict=True):
-                    for column, s in self.directions[other] if other != body else own[: k + 1]:
+                    for column, s in self.directions[other] if other != body else directions[: k + 1]:
                         value = spatial_dot(s, momentum)
                         enter(row, column, value)
                         if other != body or column != row:

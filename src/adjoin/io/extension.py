@@ -22,10 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from adjoin.errors import unknown_name
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Vec3
-from adjoin.model.model import missing
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
 from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import vector3
@@ -210,7 +210,7 @@ class _Reader:
 
 def _known(element: Element, attribute: str, what: str, items: dict[str, Item]) -> Item:
     name = element.name(attribute)
-    return items[name] if name in items else element.fail(missing(what, f"{what}s", name, items))
+    return items[name] if name in items else element.fail(unknown_name(what, f"{what}s", name, items))
 
 
 def _per_dof(element: Element, attribute: str, size: int) -> tuple[float, ...]:

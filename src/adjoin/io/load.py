@@ -9,8 +9,8 @@ from adjoin.errors import InputError, ModelError
 from adjoin.io import mjcf, store, urdf, xml
 from adjoin.io.paths import Files
 from adjoin.model.assemble import Lock, assemble
+from adjoin.model.flaws import check_names
 from adjoin.model.model import Model
-from adjoin.model.physical import check_names
 
 TEXT = "<text>"
 """What messages call a robot that was given as text or bytes."""

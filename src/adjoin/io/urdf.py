@@ -56,7 +56,7 @@ def read(root: Element, files: Files, *, meshes: Meshes = "hull", repair: Collec
         root: its `<robot>` element.
         files: what mesh files it may reach.
         meshes: "hull" reads collision meshes as convex hulls, "ignore" leaves them out.
-        repair: names of flaws to repair; see `adjoin.model.physical`.
+        repair: names of flaws to repair; see `adjoin.model.flaws`.
     """
     reader = _Reader(files, meshes, repair)
     _refuse_xacro(root)

@@ -12,7 +12,7 @@ from adjoin.io.extension import CONTACT_NUMBERS, CONTACT_WHOLE, JOINT_FIELDS, PA
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, ContactPair, Frame, Geometry
-from adjoin.spatial.motion import STILL, Transform, transform_compose, transform_inverse
+from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_compose, transform_inverse
 from adjoin.spatial.rotation import to_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO
 
@@ -101,14 +101,14 @@ class _Writer:
         frames = {(frame.body, frame.name): frame for frame in self.model.frames}
         for index, body in enumerate(self.model.bodies):
             own = frames.get((index, body.name))
-            if own is not None and own.kind == "link" and (own.rotation, own.position) == STILL:
+            if own is not None and own.kind == "link" and (own.rotation, own.position) == IDENTITY_TRANSFORM:
                 self.carriers[index] = body.name
                 if body.mass == 0.0:
                     self.extra += _tag("link", {"name": body.name, "massless": "1"})
             else:
                 self._hide(index, body.name, body.mass == 0.0)
         for frame in self.model.frames:
-            if frame.body == WORLD and frame.kind == "link" and (frame.rotation, frame.position) == STILL:
+            if frame.body == WORLD and frame.kind == "link" and (frame.rotation, frame.position) == IDENTITY_TRANSFORM:
                 self.carriers[WORLD] = frame.name
                 break
         else:

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 from adjoin import trace
-from adjoin.errors import InputError
+from adjoin.errors import InputError, unknown_name
 from adjoin.learn.data import Recording
 from adjoin.learn.parameters import ranges_of
 from adjoin.model import parameters
-from adjoin.model.model import Model, missing
+from adjoin.model.model import Model
 from adjoin.simulation.plant import FORCE
 from adjoin.spatial.scalar import Scalar
 
@@ -206,7 +206,7 @@ def _chosen(model: Model, name: str, of: str | Sequence[str] | None) -> tuple[li
     """Labels of what is added to, the whole shape, and the places in it when flat."""
     parameter = parameters.find("damping" if name == FORCE else name)
     if parameter is None:
-        raise InputError(missing("parameter", "parameters", name, [FORCE, *parameters.names()]))
+        raise InputError(unknown_name("parameter", "parameters", name, [FORCE, *parameters.names()]))
     shape = parameters.shape(model, parameter)
     tail = math.prod(parameter.tail)
     if parameter.owner == "world":
@@ -216,7 +216,7 @@ def _chosen(model: Model, name: str, of: str | Sequence[str] | None) -> tuple[li
     labels, found = [], []
     for item in wanted:
         if item not in ranges:
-            raise InputError(f"Residual: {name!r}: {missing(what, f'{what}s', item, ranges)}")
+            raise InputError(f"Residual: {name!r}: {unknown_name(what, f'{what}s', item, ranges)}")
         own = [place * tail + k for place in ranges[item] for k in range(tail)]
         labels += [f"{name} of {item}" + (f" {k}" if len(own) > 1 else "") for k in range(len(own))]
         found += own

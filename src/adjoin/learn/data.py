@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.errors import InputError
-from adjoin.model.model import Model, missing
+from adjoin.errors import InputError, unknown_name
+from adjoin.model.model import Model
 
 GAP = 1.5
 """A step of time this many times as long as the median one is a gap."""
@@ -283,7 +283,7 @@ def load_npz(
         raise InputError(f"{path}: not an NPZ file of plain arrays ({error})") from None
     for name in arrays:
         if name not in known:
-            raise InputError(f"{path}: {missing('array', 'arrays', name, known)}")
+            raise InputError(f"{path}: {unknown_name('array', 'arrays', name, known)}")
     for name in ("time", "q"):
         if name not in arrays:
             raise InputError(f"{path}: no array {name!r}; it has {', '.join(arrays) or 'none'}")
@@ -306,8 +306,9 @@ def _groups(path: str, model: Model, header: list[str], ignore: set[str]) -> dic
     known = {column for names in wanted.values() for column in names}
     for name in header:
         if name not in known and name not in ignore and name != "trajectory":
+            unknown = unknown_name("column", "columns of this robot", name, [*wanted["time"], *wanted["q"]])
             raise InputError(
-                f"{path}, line 1: {missing('column', 'columns of this robot', name, [*wanted['time'], *wanted['q']])}, "
+                f"{path}, line 1: {unknown}, "
                 f"and v:, a:, tau: of the same joints, u: of actuators; leave others out with ignore=[{name!r}]"
             )
     found = {}

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from adjoin.errors import InputError
-from adjoin.model.physical import ROUNDING
+from adjoin.model.flaws import ROUNDING
 from adjoin.spatial.inertia import Symmetric3, from_second_moment, rotate
 from adjoin.spatial.rotation import (
     Quaternion,

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from adjoin.errors import InputError
+from adjoin.errors import InputError, unknown_name
 from adjoin.learn.modules import Covariance, LogCholesky, Positive, Rotation, Triangular, symmetric_numbers
 from adjoin.model import parameters
-from adjoin.model.model import Model, missing
-from adjoin.model.physical import ROUNDING
+from adjoin.model.flaws import ROUNDING
+from adjoin.model.model import Model
 from adjoin.spatial.inertia import second_moment
 from adjoin.trace import Function, minimum, select
 
@@ -105,7 +105,7 @@ class Parameters(torch.nn.Module):
         """
         members = GROUPS.get(name, (name,))
         if name not in GROUPS and parameters.find(name) is None and name not in parameters.FIXED:
-            raise InputError(missing("parameter", "parameters", name, [*parameters.names(), *GROUPS]))
+            raise InputError(unknown_name("parameter", "parameters", name, [*parameters.names(), *GROUPS]))
         items, places, owners = self._chosen(name, parameters.named(members[0]), of)
         for other in (part for member in members for part in self._plan.get(member, [])):
             twice = sorted(set(other.places) & set(places)) or (None if places else [None])
@@ -178,7 +178,7 @@ class Parameters(torch.nn.Module):
                 welded = next((frame for frame in model.frames if frame.name == item and frame.body >= 0), None)
                 hint = f" ({item!r} is welded to the body {model.bodies[welded.body].name!r})" if welded else ""
                 plural = {"body": "bodies", "geometry": "geometries"}.get(what, f"{what}s")
-                raise InputError(f"learn: {name!r}: {missing(what, plural, item, ranges)}{hint}")
+                raise InputError(f"learn: {name!r}: {unknown_name(what, plural, item, ranges)}{hint}")
         if len(set(wanted)) != len(wanted) or not wanted:
             raise InputError(f"learn: {name!r}: `of` must name each {what} once, and at least one; got {wanted}")
         places = [(place, item) for item in wanted for place in ranges[item]]

@@ -16,14 +16,14 @@ import torch
 
 from adjoin.dynamics.regressor import from_inertial_parameters, inertial_parameters, torque_regressor
 from adjoin.dynamics.rnea import rnea
-from adjoin.errors import InputError
+from adjoin.errors import InputError, unknown_name
 from adjoin.learn.data import Recording, columns
 from adjoin.learn.gauss_newton import gauss_newton
 from adjoin.learn.modules import LogCholesky, Positive
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, directions, in_words, summary, units_of
 from adjoin.model import parameters
-from adjoin.model.model import Model, missing
+from adjoin.model.model import Model
 
 LINEAR = ("inertial", "damping", "friction", "armature", "stiffness")
 """What torques are linear in; "inertial" is the ten parameters of each body."""
@@ -143,7 +143,9 @@ class _Layout:
     def of(model: Model, learn: Sequence[str], bodies: Sequence[str] | None) -> "_Layout":
         for name in learn:
             if name not in LINEAR:
-                raise InputError(f"least_squares: {missing('linear parameter', 'linear parameters', name, LINEAR)}")
+                raise InputError(
+                    f"least_squares: {unknown_name('linear parameter', 'linear parameters', name, LINEAR)}"
+                )
         if not learn:
             raise InputError(f"least_squares: learn at least one of {', '.join(LINEAR)}")
         chosen: list[int] = []

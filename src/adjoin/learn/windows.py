@@ -88,7 +88,7 @@ class Windows:
             of time is that of the simulator or a whole multiple, over which controls are held.
         steps: samples from a window's start to its end; by default all of them, single shooting.
         noise: standard deviations of measured q and v, in the nv coordinates of velocities: each one number, or nv.
-        external: forces from outside as they were: frame name -> (..., samples, 6); see `Simulator.rollout`.
+        external: external forces as they were: frame name -> (..., samples, 6); see `Simulator.rollout`.
         free: whether the starts of the windows are unknowns, of which the first samples are measurements.
         continuity: with free starts, the standard deviation, in those of the noise, that a window's end may have from
             the next one's start; None leaves them apart.

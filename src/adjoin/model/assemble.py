@@ -4,14 +4,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from adjoin.errors import ModelError
-from adjoin.model import coherent, physical
+from adjoin.errors import ModelError, unknown_name
+from adjoin.model import consistency, flaws
 from adjoin.model.description import Description, JointDescription, LinkDescription, Where
 from adjoin.model.joint import Joint
-from adjoin.model.model import Model, missing
+from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
 from adjoin.spatial import inertia as inertias
-from adjoin.spatial.motion import STILL, Transform, transform_compose
+from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_compose
 from adjoin.spatial.rotation import quaternion_normalize, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO
 
@@ -29,7 +29,7 @@ class _Part:
     parent: int
     joint: Joint | None
     placement: Transform
-    inertia: inertias.Inertia = inertias.NOTHING
+    inertia: inertias.Inertia = inertias.ZERO_INERTIA
     links: list[LinkDescription] = field(default_factory=list)
 
 
@@ -49,17 +49,17 @@ def assemble(
         floating_base: put a free joint under the root link.
         root: keep only this link and what hangs on it.
         lock: joint name to the value it is frozen at: a number, or as many as it has in q.
-        accept: names of physical flaws to take as they are; see `physical`.
-        repair: names of physical flaws to repair; see `physical`.
+        accept: names of physical flaws to take as they are; see `flaws`.
+        repair: names of physical flaws to repair; see `flaws`.
 
     Raises:
         ModelError: where the description makes no robot.
     """
     links = {link.name: link for link in description.links}
-    base = coherent.check_tree(description)
+    base = consistency.check_tree(description)
     if root is not None and root not in links:
-        raise ModelError(f"{description.where}: {missing('link', 'links', root, links)}")
-    coherent.check_numbers(description)
+        raise ModelError(f"{description.where}: {unknown_name('link', 'links', root, links)}")
+    consistency.check_numbers(description)
     children: dict[str, list[JointDescription]] = {name: [] for name in links}
     for edge in _locked(description, dict(lock or {})):
         children[edge.parent].append(edge)
@@ -70,22 +70,22 @@ def assemble(
                     f"{edge.where}: joint {edge.name!r}: floating_base=True adds a joint of that name; rename this one"
                 )
     for link in description.links:
-        physical.check_link(link, accept, repair)
+        flaws.check_link(link, accept, repair)
 
-    world = _Part("world", WORLD, None, STILL)
+    world = _Part("world", WORLD, None, IDENTITY_TRANSFORM)
     parts: list[_Part] = []
     frames: list[Frame] = []
     shapes: list[Geometry] = []
     start = root if root is not None else base
     floating = Joint(FLOATING_BASE, "free") if floating_base else None
     # Depth first, with a stack of our own: a chain may be longer than Python's recursion limit.
-    stack: list[tuple[str, int, Transform, Joint | None]] = [(start, WORLD, STILL, floating)]
+    stack: list[tuple[str, int, Transform, Joint | None]] = [(start, WORLD, IDENTITY_TRANSFORM, floating)]
     while stack:
         name, index, pose, joint = stack.pop()
         link = links[name]
         if joint is not None:
             parts.append(_Part(link.body or name, index, joint, pose))
-            index, pose = len(parts) - 1, STILL
+            index, pose = len(parts) - 1, IDENTITY_TRANSFORM
         # The root's own frame is the base, wherever the joint it hung on had its anchor.
         pose = transform_compose(pose, (IDENTITY, link.offset if name != start else ZERO))
         part = world if index == WORLD else parts[index]
@@ -106,10 +106,10 @@ def assemble(
     for part in parts:
         assert part.joint is not None
         mass, com, inertia = part.inertia
-        inertia = physical.check_body(part.name, mass, inertia, part.links, accept, repair)
+        inertia = flaws.check_body(part.name, mass, inertia, part.links, accept, repair)
         rotation, position = part.placement
         bodies.append(Body(part.name, part.parent, part.joint, position, rotation, mass, com, inertia))
-    coherent.check_mimics(description, bodies)
+    consistency.check_mimics(description, bodies)
     return _finished(description, bodies, frames, shapes, Fixture(*world.inertia))
 
 
@@ -128,7 +128,7 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     moving = {edge.name: edge.joint for edge in description.joints if edge.joint is not None}
     for name in lock:
         if name not in moving:
-            raise ModelError(f"{description.where}: lock: {missing('joint', 'joints', name, moving)}")
+            raise ModelError(f"{description.where}: lock: {unknown_name('joint', 'joints', name, moving)}")
     values = {name: _lock_value(description.where, moving[name], given) for name, given in lock.items()}
     followers: dict[str, list[Joint]] = {}
     for joint in moving.values():
@@ -145,7 +145,7 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     for edge in description.joints:
         if edge.joint is not None and edge.name in values:
             rotation, position = transform_compose(
-                (edge.rotation, edge.position), joint_motion(edge.joint, values[edge.name])
+                (edge.rotation, edge.position), joint_pose(edge.joint, values[edge.name])
             )
             edge = replace(edge, joint=None, position=position, rotation=rotation)
         edges.append(edge)
@@ -162,7 +162,7 @@ def _lock_value(where: Where, joint: Joint, given: float | Sequence[float]) -> t
     return value
 
 
-def joint_motion(joint: Joint, q: Sequence[float]) -> Transform:
+def joint_pose(joint: Joint, q: Sequence[float]) -> Transform:
     """Where the body's frame is in the joint's placement, in floats: quaternions normalized, right angles exact."""
     if joint.type.has_quaternion:
         q = [*q[:-4], *quaternion_normalize((q[-4], q[-3], q[-2], q[-1]))]

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import torch
 
-from adjoin.errors import ModelError
-from adjoin.model import compose, manifold, parameters, table, validate
+from adjoin.errors import ModelError, unknown_name
+from adjoin.model import compose, manifold, parameters, summary, validate
 from adjoin.model import digest as content
 from adjoin.model.joint import Joint, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
@@ -160,7 +160,7 @@ class Model:
         return self._joint_indices[name] if name in self._joint_indices else self._no_joint(name)
 
     def _no_joint(self, name: str) -> NoReturn:
-        raise ModelError(missing("joint", "joints", name, self._joint_indices))
+        raise ModelError(unknown_name("joint", "joints", name, self._joint_indices))
 
     def frame_index(self, name: str) -> int:
         """Index of a frame (a link of the file, or a site) by name."""
@@ -384,17 +384,10 @@ class Model:
         return hash(self.digest)
 
     def __str__(self) -> str:
-        return table.render(self)
+        return summary.table(self)
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}: {len(self.bodies)} bodies, nq {self.nq}, nv {self.nv}, nu {self.nu})"
-
-
-def missing(what: str, plural: str, name: str, names: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the ones that do."""
-    names = list(names)
-    listed = ", ".join(names[:40]) + (f", ... ({len(names) - 40} more)" if len(names) > 40 else "")
-    return f"no {what} {name!r}; {plural}: {listed or 'none'}"
 
 
 def _for_each(what: str, value: float | Sequence[float], names: Sequence[str]) -> list[float]:
@@ -407,5 +400,5 @@ def _for_each(what: str, value: float | Sequence[float], names: Sequence[str]) -
 
 def _find(what: str, plural: str, name: str, names: list[str]) -> int:
     if name not in names:
-        raise ModelError(missing(what, plural, name, names))
+        raise ModelError(unknown_name(what, plural, name, names))
     return names.index(name)

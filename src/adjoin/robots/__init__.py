@@ -7,11 +7,11 @@ adjoin.robots.load("pendulum", links=5)
 
 from importlib import resources
 
-from adjoin.errors import InputError, ModelError
+from adjoin.errors import InputError, ModelError, unknown_name
 from adjoin.io.load import load as load_file
 from adjoin.model.assemble import Lock
 from adjoin.model.joint import Joint
-from adjoin.model.model import Model, missing
+from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, Frame, Geometry
 
 PENDULUM = "pendulum"
@@ -43,7 +43,7 @@ def load(name: str, *, links: int | None = None, root: str | None = None, lock: 
             raise InputError("the pendulum takes links, not root or lock")
         return pendulum(1 if links is None else links)
     if name not in names():
-        raise ModelError(missing("robot", "robots", name, names()))
+        raise ModelError(unknown_name("robot", "robots", name, names()))
     if links is not None:
         raise InputError(f"links is for the pendulum; {name!r} has the ones it has")
     return load_file(source(name), root=root, lock=lock)
@@ -53,7 +53,7 @@ def source(name: str) -> bytes:
     """The file of a robot, as it ships."""
     file = resources.files(__name__) / f"{name}.urdf"
     if name not in names() or not file.is_file():
-        raise ModelError(missing("robot file", "files", name, [known for known in names() if known != PENDULUM]))
+        raise ModelError(unknown_name("robot file", "files", name, [known for known in names() if known != PENDULUM]))
     return file.read_bytes()
 
 

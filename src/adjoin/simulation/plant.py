@@ -15,7 +15,7 @@ from adjoin.collision.terrain import Heightfield, OnTerrain
 from adjoin.constraints.contact_model import Law
 from adjoin.constraints.rows import GROUND
 from adjoin.dynamics.robot import Robot
-from adjoin.dynamics.state import Load, State
+from adjoin.dynamics.state import ExternalForce, State
 from adjoin.errors import InputError
 from adjoin.model import parameters
 from adjoin.model.model import Model
@@ -71,10 +71,10 @@ class Plant:
         heights, ground = given.pop(TERRAIN), self.model.geometry_index(GROUND)
         return OnTerrain(self.model, given, ground, self.terrain, lambda row, column: heights[row, column])
 
-    def _load(self, robot: Robot, name: str) -> Load:
+    def _load(self, robot: Robot, name: str) -> ExternalForce:
         frame = self.model.frame_index(name)
         body = self.model.frames[frame].body
-        return Load(body, robot.frames[frame], self.external[name], "local_world_aligned")
+        return ExternalForce(body, robot.frames[frame], self.external[name], "local_world_aligned")
 
     def _added(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> dict[str, Any]:
         """What the residual adds, in the shapes that it should have."""

@@ -217,7 +217,7 @@ class Simulator:
             state: before.
             control: (..., nu); by default 0.
             params: parameters to take the place of the model's, one for the batch or one per environment.
-            external: forces from outside: frame name -> (..., 6) [force; moment] at its origin, in world axes.
+            external: external forces: frame name -> (..., 6) [force; moment] at its origin, in world axes.
             constants: tensors that the residual takes by name, the same for the whole batch.
             individual: tensors that it takes by name, one per environment, (..., *shape).
         """
@@ -311,7 +311,7 @@ class Simulator:
             state: to begin with.
             controls: (steps, ..., nu); with a controller (steps, ..., anything), what it gets at each step.
             params: parameters to take the place of the model's.
-            external: forces from outside: frame name -> (steps, ..., 6) [force; moment] at its origin, in world axes.
+            external: external forces: frame name -> (steps, ..., 6) [force; moment] at its origin, in world axes.
             controller: a traced function `controller(q, v, given, **named)` that gives the control.
             cost: a traced function `cost(q, v, control, **named)` of the state after each step; its values are
                 `outputs["cost"]`, (steps, ...).

@@ -11,7 +11,7 @@ from adjoin.spatial.vector import ZERO, Matrix3, Vector3
 Symmetric3 = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
 Inertia = tuple[Scalar, Vector3, Symmetric3]
 
-NOTHING: Inertia = (0.0, ZERO, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+ZERO_INERTIA: Inertia = (0.0, ZERO, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 def to_matrix(s: Symmetric3) -> Matrix3:

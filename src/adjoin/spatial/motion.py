@@ -22,7 +22,8 @@ from adjoin.spatial.vector import AXES, IDENTITY, ZERO, Matrix3, Vector3
 Transform = tuple[Matrix3, Vector3]
 Spatial = tuple[Vector3, Vector3]
 
-STILL: Transform = (IDENTITY, ZERO)
+IDENTITY_TRANSFORM: Transform = (IDENTITY, ZERO)
+ZERO_SPATIAL: Spatial = (ZERO, ZERO)
 
 
 def transform_multiply(a: Transform, b: Transform) -> Transform:

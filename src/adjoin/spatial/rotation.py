@@ -11,7 +11,7 @@ from adjoin.spatial.vector import Matrix3, Vector3, add, cross, dot, matrix3, mu
 
 Quaternion = tuple[Scalar, Scalar, Scalar, Scalar]
 
-UNIT: Quaternion = (1.0, 0.0, 0.0, 0.0)
+IDENTITY_QUATERNION: Quaternion = (1.0, 0.0, 0.0, 0.0)
 
 
 def from_axis_angle(axis: Vector3, angle: Scalar) -> Matrix3:

@@ -10,9 +10,9 @@ from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.jacobian import jacobian_of
 from adjoin.dynamics.rnea import inverse_dynamics as torques
-from adjoin.dynamics.state import REST, State
+from adjoin.dynamics.state import State
 from adjoin.model.parts import WORLD
-from adjoin.spatial.motion import Transform, motion_to_child
+from adjoin.spatial.motion import ZERO_SPATIAL, Transform, motion_to_child
 from adjoin.spatial.rotation import Quaternion, quaternion_along, quaternion_normalize
 from adjoin.spatial.scalar import Scalar, select
 
@@ -95,7 +95,7 @@ def kinematic_state(at: Moment) -> dict[str, Any]:
     """Position, quaternion and rotation of every link, and its linear and angular velocity in its own frame."""
     robot, found = at.state.robot, {}
     for index, frame in enumerate(at.links.model.frames):
-        velocity = REST if frame.body == WORLD else at.state.velocities[frame.body]
+        velocity = ZERO_SPATIAL if frame.body == WORLD else at.state.velocities[frame.body]
         angular, linear = motion_to_child(robot.frames[index], velocity)
         rotation, _ = at.pose(frame.name)
         found[frame.name] = (*pose(at, frame.name), [list(row) for row in rotation], list(linear), list(angular))

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from adjoin.dynamics.robot import Robot, regroup
-from adjoin.errors import InputError
+from adjoin.errors import InputError, unknown_name
 from adjoin.io import urdf, xml
 from adjoin.io.load import open_source
 from adjoin.io.paths import Files
 from adjoin.model.assemble import FLOATING_BASE, assemble
 from adjoin.model.description import JointDescription, LinkDescription
-from adjoin.model.model import Model, missing
+from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import mass_moments, vector
 from adjoin.spatial.mass_moments import MassMoments
-from adjoin.spatial.motion import STILL, Transform, transform_multiply
+from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_multiply
 from adjoin.spatial.rotation import from_rpy, to_rpy
 from adjoin.spatial.scalar import Scalar
 
@@ -83,7 +83,7 @@ class Links:
     def require(self, link: str, function: str) -> None:
         """Raise if there is no such link."""
         if link not in self._links:
-            raise InputError(f"{function}: {missing('link', 'links', link, self.names)}")
+            raise InputError(f"{function}: {unknown_name('link', 'links', link, self.names)}")
 
     def own(self, link: str, parameter: str) -> list[float]:
         """A link's numbers as the file has them."""
@@ -121,19 +121,19 @@ class Links:
     def _welded(self, learned: Mapping[Key, Sequence[Scalar]]) -> dict[str, Any]:
         """Placements, frames and mass moments of the bodies, summed up over their links."""
         poses: dict[str, Transform] = {}
-        placements: list[Transform] = [STILL] * len(self.model.bodies)
+        placements: list[Transform] = [IDENTITY_TRANSFORM] * len(self.model.bodies)
         moments = [MassMoments()] * len(self.model.bodies)
         for frame in self.model.frames:
             name = frame.name
             edge = self._edges.get(name)
-            rotation, position = (edge.rotation, edge.position) if edge else STILL
+            rotation, position = (edge.rotation, edge.position) if edge else IDENTITY_TRANSFORM
             if (angles := learned.get((name, "rot_angles"))) is not None:
                 rotation = from_rpy(*angles)
             if (place := learned.get((name, "trans"))) is not None:
                 position = vector.vector3(place)
-            pose = transform_multiply(poses[edge.parent] if edge else STILL, (rotation, position))
+            pose = transform_multiply(poses[edge.parent] if edge else IDENTITY_TRANSFORM, (rotation, position))
             if frame.body != WORLD and self.model.bodies[frame.body].name == name:
-                placements[frame.body], pose = pose, STILL
+                placements[frame.body], pose = pose, IDENTITY_TRANSFORM
             poses[name] = pose
             if frame.body != WORLD:
                 moved = mass_moments.to_parent(pose, self._mass_moments(name, learned))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from adjoin.model.joint_types.base import JointType, joint_type
 from adjoin.spatial.motion import Spatial, Transform
-from adjoin.spatial.rotation import UNIT, Quaternion
+from adjoin.spatial.rotation import IDENTITY_QUATERNION, Quaternion
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import IDENTITY, ZERO, scale
 
@@ -30,4 +30,4 @@ class Prismatic(JointType):
         return ((ZERO, joint.axis),)
 
     def quaternion(self, joint: "Joint", q: Sequence[Scalar]) -> Quaternion:
-        return UNIT
+        return IDENTITY_QUATERNION

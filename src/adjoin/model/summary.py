@@ -20,7 +20,7 @@ def _span(start: int, size: int) -> str:
     return str(start) if size == 1 else f"{start}..{start + size - 1}"
 
 
-def render(model: "Model") -> str:
+def table(model: "Model") -> str:
     """The table, with a title line above it."""
     rows: list[tuple[str, ...]] = [_HEAD]
     for index, (body, where) in enumerate(zip(model.bodies, model.coordinates, strict=True)):

@@ -12,8 +12,9 @@ from peers import ROBOTS, close, peer, robot, states
 from adjoin.compiler.runtime.function import Function
 from adjoin.dynamics.aba import aba
 from adjoin.dynamics.call import compute
-from adjoin.dynamics.constraint import FrameConstraint, constrained_dynamics, impulse_dynamics
+from adjoin.dynamics.constrained_dynamics import constrained_dynamics, impulse_dynamics
 from adjoin.dynamics.crba import crba
+from adjoin.dynamics.frame_constraint import FrameConstraint
 from adjoin.dynamics.jacobian import jacobian
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError

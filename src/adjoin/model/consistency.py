@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from adjoin.errors import ModelError
+from adjoin.errors import ModelError, unknown_name
 from adjoin.model.description import MAX_NUMBER, Description, JointDescription, LinkDescription, Where
-from adjoin.model.model import missing
 from adjoin.model.parts import Body
 
 MAX_LINKS = 5_000
@@ -41,7 +40,7 @@ def check_tree(description: Description) -> str:
     for edge in description.joints:
         for role, name in (("parent", edge.parent), ("child", edge.child)):
             if name not in links:
-                text = missing("link", "links", name, links)
+                text = unknown_name("link", "links", name, links)
                 raise ModelError(f"{edge.where}: joint {edge.name!r}: {role}: {text}")
         if edge.parent == edge.child:
             raise ModelError(f"{edge.where}: joint {edge.name!r}: connects link {edge.child!r} to itself")
@@ -107,7 +106,7 @@ def check_mimics(description: Description, bodies: list[Body]) -> None:
             name = following.mimic.joint
             if name not in joints:
                 known = " (it is not in the part of the robot that was kept, or it is fixed)" if name in edges else ""
-                text = missing("moving joint", "joints", name, joints)
+                text = unknown_name("moving joint", "joints", name, joints)
                 raise ModelError(f"{where}: mimic: {text}{known}")
             if name in seen:
                 raise ModelError(f"{where}: mimics itself: {' -> '.join([*seen, name])}")
