@@ -124,11 +124,11 @@ def examples() -> Iterator[tuple[str, str]]:
 
 def reference() -> Iterator[tuple[str, str]]:
     """Pages of all public names, from their docstrings."""
-    homes = constant(SOURCE / "__init__.py", "_HOMES")
+    modules = constant(SOURCE / "__init__.py", "_MODULES")
     rooms = {name: SOURCE / name / "__init__.py" for name in ("learn", "control", "viewer")} | {
         "trace": SOURCE / "trace.py"
     }
-    public = {f"adjoin.{name}": home for name, home in homes.items() if home != f"adjoin.{name}"}
+    public = {f"adjoin.{name}": home for home, names in modules.items() if home != "adjoin" for name in names}
     for room, file in rooms.items():
         names = [name for name in constant(file, "__all__") if f"adjoin.{name}" not in public]
         public |= {f"adjoin.{room}.{unlike_its_file(SOURCE / room, name)}": f"adjoin.{room}." for name in names}

@@ -97,7 +97,7 @@ def test_what_a_parent_feels_through_a_joint(kind, armature):
         whole, S = some(rng), JOINTS[kind]
         U = [articulated.apply(whole, s) for s in S]
         D = np.array([[flat(s) @ flat(u) for u in U] for s in S]) + armature * np.eye(len(S))
-        left = articulated.less_joint(whole, S, U, Factor(D.tolist()), armature)
+        left = articulated.through_joint(whole, S, U, Factor(D.tolist()), armature)
         stacked = np.array([flat(u) for u in U]).T
         expected = matrix(whole) - stacked @ np.linalg.solve(D, stacked.T)
         assert np.allclose(matrix(left), expected, atol=1e-11)
@@ -109,6 +109,6 @@ def test_nothing_is_felt_along_a_joint_without_armature_to_the_bit():
         whole = some(rng)
         U = [articulated.apply(whole, s)]
         D = Factor([[float(flat(s) @ flat(U[0]))]])
-        left = matrix(articulated.less_joint(whole, [s], U, D, 0.0))
+        left = matrix(articulated.through_joint(whole, [s], U, D, 0.0))
         assert not left[place].any()
         assert not left[:, place].any()

@@ -58,7 +58,9 @@ class ArticulatedBodies:
             self.D[body] = Factor(D)
             parent = robot.parents[body]
             if parent != WORLD:
-                remaining = articulated.less_joint(inertia, [s for _, s in directions], U, self.D[body], armature[dof])
+                remaining = articulated.through_joint(
+                    inertia, [s for _, s in directions], U, self.D[body], armature[dof]
+                )
                 moved = articulated.to_parent(state.transforms[body], remaining)
                 inertias[parent] = articulated.add(inertias[parent], moved)
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from adjoin import dynamics
-from adjoin.compiler.runtime.function import Function
 from adjoin.dynamics.quantity import INPUTS, QUANTITIES, Quantity
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, MissingInput, State
@@ -24,6 +23,7 @@ from adjoin.errors import InputError
 from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.spatial.motion import IDENTITY_TRANSFORM
+from adjoin.trace import Function
 
 Array = TypeVar("Array", torch.Tensor, np.ndarray)
 """Tensors (..., n), which give tensors; or, inside a traced function, arrays (n) of traced scalars, which give such."""

@@ -48,7 +48,7 @@ class InertiaFactor(Factor):
             self._enter(subtrees, body, joint, U)
             parent = robot.parents[body]
             if parent != WORLD:
-                left = articulated.less_joint(inertias[body], (), U, joint, 0.0)
+                left = articulated.through_joint(inertias[body], (), U, joint, 0.0)
                 moved = articulated.to_parent((IDENTITY, subtrees.offsets[body]), left)
                 inertias[parent] = articulated.add(inertias[parent], moved)
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from adjoin.compiler.runtime.function import Function, Integer
 from adjoin.dynamics.kinematics import find_frame
 from adjoin.dynamics.least_squares import LeastSquares, Problem
 from adjoin.dynamics.robot import Robot
 from adjoin.errors import InputError, unknown_name
 from adjoin.model import parameters
 from adjoin.model.model import Model
+from adjoin.trace import Function, Integer
 
 SHAPES: dict[str, tuple[int, ...]] = {"homogeneous": (4, 4), "quaternion": (7,), "position": (3,)}
 """The shapes of the kinds of targets."""

@@ -7,8 +7,8 @@ of a tree fills in nothing (Featherstone, chapter 6.4). Zeros are found by looki
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from adjoin.compiler.ir.graph import Expr
 from adjoin.spatial.scalar import Scalar, sqrt
+from adjoin.trace import Expr
 
 Rows = list[list[Scalar]]
 

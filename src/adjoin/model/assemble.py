@@ -90,7 +90,7 @@ def assemble(
         pose = transform_compose(pose, (IDENTITY, link.offset if name != start else ZERO))
         part = world if index == WORLD else parts[index]
         part.links.append(link)
-        part.inertia = _welded(part.inertia, inertias.transformed(pose, (link.mass, link.com, link.inertia)))
+        part.inertia = inertias.combined(part.inertia, inertias.transformed(pose, (link.mass, link.com, link.inertia)))
         if not link.hidden:
             frames.append(Frame(name, index, pose[1], pose[0]))
         for site, position, rotation in link.sites:
@@ -110,17 +110,7 @@ def assemble(
         rotation, position = part.placement
         bodies.append(Body(part.name, part.parent, part.joint, position, rotation, mass, com, inertia))
     consistency.check_mimics(description, bodies)
-    return _finished(description, bodies, frames, shapes, Fixture(*world.inertia))
-
-
-def _welded(a: inertias.Inertia, b: inertias.Inertia) -> inertias.Inertia:
-    if a[0] + b[0] == 0.0:
-        return a[0], a[1], inertias.symmetric_add(a[2], b[2])
-    if not a[0] and not any(a[2]):
-        return b  # exactly: so that a link alone keeps the file's own digits
-    if not b[0] and not any(b[2]):
-        return a
-    return inertias.combined(a, b)
+    return _build(description, bodies, frames, shapes, Fixture(*world.inertia))
 
 
 def _locked(description: Description, lock: dict[str, float | Sequence[float]]) -> list[JointDescription]:
@@ -129,7 +119,7 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     for name in lock:
         if name not in moving:
             raise ModelError(f"{description.where}: lock: {unknown_name('joint', 'joints', name, moving)}")
-    values = {name: _lock_value(description.where, moving[name], given) for name, given in lock.items()}
+    values = {name: _lock_value(description.where, moving[name], value) for name, value in lock.items()}
     followers: dict[str, list[Joint]] = {}
     for joint in moving.values():
         if joint.mimic is not None and joint.name not in values and joint.type.nq == 1:
@@ -152,8 +142,8 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     return edges
 
 
-def _lock_value(where: Where, joint: Joint, given: float | Sequence[float]) -> tuple[float, ...]:
-    value = (float(given),) if isinstance(given, (int, float)) else tuple(float(x) for x in given)
+def _lock_value(where: Where, joint: Joint, lock: float | Sequence[float]) -> tuple[float, ...]:
+    value = (float(lock),) if isinstance(lock, (int, float)) else tuple(float(x) for x in lock)
     size = joint.type.nq
     if len(value) != size or not all(map(math.isfinite, value)):
         raise ModelError(f"{where}: lock: joint {joint.name!r} is {joint.kind}: it takes {size} finite number(s)")
@@ -170,13 +160,13 @@ def joint_pose(joint: Joint, q: Sequence[float]) -> Transform:
     return tidy(rotation), position
 
 
-def _finished(
+def _build(
     description: Description, bodies: list[Body], frames: list[Frame], shapes: list[Geometry], fixture: Fixture
 ) -> Model:
-    """The model, with what refers to links, joints and shapes that were not kept left out."""
+    """The model, without what refers to links, joints and shapes that were left out."""
     joints = {body.joint.name for body in bodies}
     names = {frame.name for frame in frames}
-    kept = {shape.name for shape in shapes}
+    shape_names = {shape.name for shape in shapes}
     actuators = tuple(actuator for actuator in description.actuators if actuator.joint in joints)
     independent = [body.joint for body in bodies if body.joint.nq]
     keyframes = [
@@ -196,7 +186,7 @@ def _finished(
         actuators=actuators,
         keyframes=tuple(keyframes),
         exclusions=tuple(pair for pair in description.exclusions if names.issuperset(pair)),
-        pairs=tuple(pair for pair in description.pairs if kept.issuperset((pair.first, pair.second))),
+        pairs=tuple(pair for pair in description.pairs if shape_names.issuperset((pair.first, pair.second))),
         fixture=fixture,
         **description.more,
     )

@@ -45,37 +45,40 @@ def attach(
     first = _after_subtree(model, host)
     count = len(other.bodies)
 
-    def mine(index: int) -> int:
+    def host_index(index: int) -> int:
         return index if index < first else index + count
 
-    def theirs(index: int) -> int:
-        return mine(host) if index == WORLD else first + index
+    def attached_index(index: int) -> int:
+        return host_index(host) if index == WORLD else first + index
 
-    def place_theirs(item: Placed) -> Placed:
+    def place_attached(item: Placed) -> Placed:
         if item.body != WORLD:
-            return replace(item, body=theirs(item.body))
+            return replace(item, body=attached_index(item.body))
         at = transform_compose(pose, (item.rotation, item.position))
-        return replace(item, body=mine(host), position=at[1], rotation=at[0])
+        return replace(item, body=host_index(host), position=at[1], rotation=at[0])
 
-    bodies = [replace(body, parent=mine(body.parent)) for body in model.bodies]
-    added = [_placed(replace(body, parent=theirs(body.parent)), body.parent == WORLD, pose) for body in other.bodies]
+    bodies = [replace(body, parent=host_index(body.parent)) for body in model.bodies]
+    added = [
+        _placed(replace(body, parent=attached_index(body.parent)), body.parent == WORLD, pose) for body in other.bodies
+    ]
     bodies[first:first] = added
     fixture = model.fixture
     extra = inertias.transformed(pose, (other.fixture.mass, other.fixture.com, other.fixture.inertia))
     if other.fixture.mass:
         if host == WORLD:
-            fixture = Fixture(*_welded((fixture.mass, fixture.com, fixture.inertia), extra))
+            fixture = Fixture(*inertias.combined((fixture.mass, fixture.com, fixture.inertia), extra))
         else:
-            body = bodies[mine(host)]
-            mass, com, inertia = _welded((body.mass, body.com, body.inertia), extra)
-            bodies[mine(host)] = replace(body, mass=mass, com=com, inertia=inertia)
+            body = bodies[host_index(host)]
+            mass, com, inertia = inertias.combined((body.mass, body.com, body.inertia), extra)
+            bodies[host_index(host)] = replace(body, mass=mass, com=com, inertia=inertia)
     actuators = model.actuators + other.actuators
     return replace(
         model,
         bodies=tuple(bodies),
-        frames=tuple(replace(f, body=mine(f.body)) for f in model.frames) + tuple(map(place_theirs, other.frames)),
-        geometries=tuple(replace(g, body=mine(g.body)) for g in model.geometries)
-        + tuple(map(place_theirs, other.geometries)),
+        frames=tuple(replace(f, body=host_index(f.body)) for f in model.frames)
+        + tuple(map(place_attached, other.frames)),
+        geometries=tuple(replace(g, body=host_index(g.body)) for g in model.geometries)
+        + tuple(map(place_attached, other.geometries)),
         actuators=actuators,
         keyframes=tuple(
             _extended(key, owner, bodies, actuators) for owner in (model, other) for key in owner.keyframes
@@ -108,7 +111,7 @@ def forest(
         if key not in models:
             raise InputError(f"forest: a pose for {key!r}, which is not among the models: {', '.join(models)}")
     first = next(iter(models.values()))
-    whole = replace(
+    world = replace(
         first,
         name=name,
         bodies=(),
@@ -122,8 +125,8 @@ def forest(
     )
     for key, model in models.items():
         position, rotation = (poses or {}).get(key, ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)))
-        whole = attach(whole, model, None, position, rotation, f"{key}/")
-    return whole
+        world = attach(world, model, None, position, rotation, f"{key}/")
+    return world
 
 
 def renamed(model: "Model", prefix: str) -> "Model":
@@ -159,8 +162,8 @@ def _pose(position: Sequence[float], rotation: Sequence[float]) -> Transform:
 
 def _check_names(model: "Model", other: "Model", prefix: str) -> None:
     for what in ("bodies", "joints", "frames", "geometries", "actuators", "keyframes"):
-        mine = {item.name for item in getattr(model, what)}
-        both = sorted(prefix + item.name for item in getattr(other, what) if prefix + item.name in mine)
+        taken = {item.name for item in getattr(model, what)}
+        both = sorted(prefix + item.name for item in getattr(other, what) if prefix + item.name in taken)
         if both:
             raise ModelError(f"both models have {what} named {', '.join(map(repr, both[:10]))}; pass another prefix=")
 
@@ -183,10 +186,6 @@ def _placed(body: Body, is_root: bool, pose: Transform) -> Body:
         return body
     rotation, position = transform_compose(pose, (body.rotation, body.position))
     return replace(body, position=position, rotation=rotation)
-
-
-def _welded(a: inertias.Inertia, b: inertias.Inertia) -> inertias.Inertia:
-    return inertias.combined(a, b) if a[0] else b
 
 
 def _extended(key: Keyframe, owner: "Model", bodies: Sequence[Body], actuators: Sequence[Any]) -> Keyframe:

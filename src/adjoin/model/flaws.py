@@ -1,4 +1,4 @@
-"""Whether masses and inertias can belong to real matter, and what may be done if not.
+"""Flaws of a description: masses and inertias that no body has, and what may be done about them.
 
 Nothing is changed silently: a flaw is an error unless the caller names it, in `accept` (taken as written) or in
 `repair` (made right as described here).
@@ -30,10 +30,10 @@ ROUNDING = 1e-6
 
 def check_names(accept: Collection[str], repair: Collection[str]) -> None:
     """Raise `InputError` for a flaw that cannot be accepted or repaired."""
-    for argument, given, valid in (("accept", accept, ACCEPTABLE), ("repair", repair, REPAIRABLE)):
-        if isinstance(given, str):
-            raise InputError(f"{argument}={given!r} is a string; pass a collection of names such as ({given!r},)")
-        for name in given:
+    for argument, flaws, valid in (("accept", accept, ACCEPTABLE), ("repair", repair, REPAIRABLE)):
+        if isinstance(flaws, str):
+            raise InputError(f"{argument}={flaws!r} is a string; pass a collection of names such as ({flaws!r},)")
+        for name in flaws:
             if name not in valid:
                 raise InputError(f"{argument}: no flaw {name!r}; {argument} takes: {', '.join(valid)}")
 

@@ -90,3 +90,32 @@ class Joint:
     def nv(self) -> int:
         """Degrees of freedom this joint has of its own: none if it mimics another."""
         return 0 if self.mimic else self.type.nv
+
+
+@dataclass(frozen=True)
+class JointCoordinates:
+    """Where a joint finds its numbers: its q is multiplier * q[q_slice] + offset, its v is multiplier * v[v_slice].
+
+    Attributes:
+        leader: index of the body whose joint has the coordinates: the body itself, unless its joint mimics another.
+        q_slice: the leader's part of q.
+        v_slice: the leader's part of v.
+        multiplier: 1 unless the joint mimics another.
+        offset: 0 unless the joint mimics another.
+    """
+
+    leader: int
+    q_slice: slice
+    v_slice: slice
+    multiplier: float
+    offset: float
+
+    @property
+    def q(self) -> int:
+        """Where the leader's part of q begins."""
+        return self.q_slice.start
+
+    @property
+    def v(self) -> int:
+        """Where the leader's part of v begins."""
+        return self.v_slice.start

@@ -2,51 +2,21 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
 
 import torch
 
 from adjoin.errors import ModelError, unknown_name
-from adjoin.model import compose, manifold, parameters, summary, validate
-from adjoin.model import digest as content
-from adjoin.model.joint import Joint, Vec3
+from adjoin.model import actuators, compose, digest, manifold, parameters, summary, validate
+from adjoin.model.joint import Joint, JointCoordinates, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
-
-
-@dataclass(frozen=True)
-class JointCoordinates:
-    """Where a joint finds its numbers: its q is multiplier * q[q_slice] + offset, its v is multiplier * v[v_slice].
-
-    Attributes:
-        leader: index of the body whose joint has the coordinates: the body itself, unless its joint mimics another.
-        q_slice: the leader's part of q.
-        v_slice: the leader's part of v.
-        multiplier: 1 unless the joint mimics another.
-        offset: 0 unless the joint mimics another.
-    """
-
-    leader: int
-    q_slice: slice
-    v_slice: slice
-    multiplier: float
-    offset: float
-
-    @property
-    def q(self) -> int:
-        """Where the leader's part of q begins."""
-        return self.q_slice.start
-
-    @property
-    def v(self) -> int:
-        """Where the leader's part of v begins."""
-        return self.v_slice.start
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A robot, or several, in one world. Immutable; equal and hashed by content.
+    """A robot, or several, in one world. Immutable; equal and hashed by its digest.
 
     Attributes:
         name: of the robot.
@@ -107,15 +77,15 @@ class Model:
         for joint in self.joints:
             slices.append((slice(q, q + joint.nq), slice(v, v + joint.nv)))
             q, v = q + joint.nq, v + joint.nv
-        found = []
+        coordinates = []
         for index in range(len(self.bodies)):
             leader, multiplier, offset = index, 1.0, 0.0
             while (mimic := self.joints[leader].mimic) is not None:
                 offset += multiplier * mimic.offset
                 multiplier *= mimic.multiplier
                 leader = self._joint_indices[mimic.joint]
-            found.append(JointCoordinates(leader, *slices[leader], multiplier, offset))
-        return tuple(found)
+            coordinates.append(JointCoordinates(leader, *slices[leader], multiplier, offset))
+        return tuple(coordinates)
 
     @cached_property
     def independent_joints(self) -> tuple[tuple[Joint, JointCoordinates], ...]:
@@ -274,8 +244,12 @@ class Model:
         Returns:
             New tensors: changing them does not change the model.
         """
-        own = parameters.defaults(self, dtype or torch.get_default_dtype(), device)
-        return {name: value.expand(*batch, *value.shape).clone() for name, value in own.items()} if batch else own
+        defaults = parameters.defaults(self, dtype or torch.get_default_dtype(), device)
+        return (
+            {name: value.expand(*batch, *value.shape).clone() for name, value in defaults.items()}
+            if batch
+            else defaults
+        )
 
     def check_parameters(
         self, params: Mapping[str, object] | None, batch: Sequence[int] = ()
@@ -309,12 +283,7 @@ class Model:
         Args:
             joints: names; by default every joint of one degree of freedom that mimics none.
         """
-        motors = []
-        for name in self._driven(joints):
-            joint = self.joints[self.joint_index(name)]
-            effort = (-joint.effort_limit, joint.effort_limit)
-            motors.append(Actuator(f"{name}", name, gear=(1.0,) * joint.type.nv, control_range=effort))
-        return replace(self, actuators=tuple(motors), keyframes=tuple(replace(k, control=()) for k in self.keyframes))
+        return actuators.with_motors(self, joints)
 
     def with_servos(
         self, kp: float | Sequence[float], kd: float | Sequence[float], joints: Iterable[str] | None = None
@@ -329,24 +298,7 @@ class Model:
             kd: N m s/rad or N s/m; one for all, or one for each joint.
             joints: names, of joints with one degree of freedom; by default every one that mimics none.
         """
-        names = self._driven(joints)
-        gains = [_for_each("kp", kp, names), _for_each("kd", kd, names)]
-        servos, places = [], []
-        for name, stiffness, damping in zip(names, *gains, strict=True):
-            index = self.joint_index(name)
-            joint = self.joints[index]
-            if joint.nv != 1:
-                raise ModelError(f"with_servos: joint {name!r} has {joint.nv} degrees of freedom; a servo needs 1")
-            bias = (0.0, -stiffness, -damping)
-            effort = (-joint.effort_limit, joint.effort_limit)
-            servos.append(Actuator(name, name, gain=stiffness, bias=bias, force_range=effort))
-            places.append(self.coordinates[index].q)
-        keyframes = [replace(key, control=tuple(key.q[place] for place in places)) for key in self.keyframes]
-        return replace(self, actuators=tuple(servos), keyframes=tuple(keyframes))
-
-    def _driven(self, joints: Iterable[str] | None) -> list[str]:
-        """The joints that are named, or every one of one degree of freedom."""
-        return [joint.name for joint in self.joints if joint.nv == 1] if joints is None else list(joints)
+        return actuators.with_servos(self, kp, kd, joints)
 
     # Composition
 
@@ -370,12 +322,12 @@ class Model:
         """
         return compose.attach(self, other, frame, position, rotation, prefix)
 
-    # Content
+    # Digest
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything in the model, in hexadecimal digits."""
-        return content.digest(self)
+        return digest.digest(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self.digest == other.digest
@@ -388,14 +340,6 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}: {len(self.bodies)} bodies, nq {self.nq}, nv {self.nv}, nu {self.nu})"
-
-
-def _for_each(what: str, value: float | Sequence[float], names: Sequence[str]) -> list[float]:
-    """One number a joint."""
-    found = [float(value)] * len(names) if isinstance(value, (int, float)) else [float(x) for x in value]
-    if len(found) != len(names) or not all(math.isfinite(x) and x >= 0.0 for x in found):
-        raise ModelError(f"with_servos: {what} must be a number from 0 on, or {len(names)}, one a joint; got {value}")
-    return found
 
 
 def _find(what: str, plural: str, name: str, names: list[str]) -> int:

@@ -208,8 +208,8 @@ def replaced(model: "Model", params: Mapping[str, object]) -> "Model":
 def _set_items(model: "Model", parameter: Parameter, values: list[Any]) -> "Model":
     items = getattr(model, parameter.owner)
     if parameter.name == "actuator_gear":
-        rest = iter(values)
-        values = [[next(rest) for _ in item.gear] for item in items]
+        gears = iter(values)
+        values = [[next(gears) for _ in item.gear] for item in items]
     new = [replace(item, **{parameter.field: _frozen(parameter, x)}) for item, x in zip(items, values, strict=True)]
     return replace(model, **{parameter.owner: tuple(new)})
 
@@ -238,12 +238,12 @@ def _set_coordinates(model: "Model", parameter: Parameter, values: list[float]) 
         size = len(getattr(joint, parameter.field))
         start = at.v if parameter.owner == "dofs" else at.q
         if joint.mimic is None:
-            own = tuple(values[start : start + size])
+            new = tuple(values[start : start + size])
         elif parameter.owner == "dofs":
-            own = (0.0,) * size  # its share is in the value of the joint it follows
+            new = (0.0,) * size  # its share is in the value of the joint it follows
         else:
-            own = getattr(joint, parameter.field)
-        bodies.append(replace(body, joint=replace(joint, **{parameter.field: own})))
+            new = getattr(joint, parameter.field)
+        bodies.append(replace(body, joint=replace(joint, **{parameter.field: new})))
     return replace(model, bodies=tuple(bodies))
 
 

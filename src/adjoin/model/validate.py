@@ -82,10 +82,12 @@ def _pose(where: str, position: Sequence[float], rotation: Mat3) -> None:
     # Rows of a rotation are orthonormal and right-handed; anything else would scale or mirror the robot.
     a, b, c = rotation
     gram = [sum(x * y for x, y in zip(r, s, strict=True)) for r, s in ((a, a), (b, b), (c, c), (a, b), (b, c), (a, c))]
-    off = max(abs(g - e) for g, e in zip(gram, (1, 1, 1, 0, 0, 0), strict=True))
-    handed = sum(a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3))
-    if off > 1e-9 or handed < 0:
-        raise ModelError(f"{where}: rotation is not a rotation matrix (off by {off:.1e}, determinant {handed:.3g})")
+    error = max(abs(g - e) for g, e in zip(gram, (1, 1, 1, 0, 0, 0), strict=True))
+    determinant = sum(a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3))
+    if error > 1e-9 or determinant < 0:
+        raise ModelError(
+            f"{where}: rotation is not a rotation matrix (off by {error:.1e}, determinant {determinant:.3g})"
+        )
 
 
 def _joint(joint: Joint) -> None:

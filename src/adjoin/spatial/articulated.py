@@ -50,13 +50,13 @@ def to_parent(x: Transform, i: Articulated) -> Articulated:
     return inertia.symmetric_add(a, (entries[0], entries[1], entries[2], entries[3], entries[4], entries[5])), moved, m
 
 
-def less_joint(
-    whole: Articulated, directions: Sequence[Spatial], U: Sequence[Spatial], D: Any, armature: Scalar
+def through_joint(
+    inertia_of_child: Articulated, directions: Sequence[Spatial], U: Sequence[Spatial], D: Any, armature: Scalar
 ) -> Articulated:
-    """What a parent feels through a joint: I - U D⁻¹ Uᵀ.
+    """The articulated inertia that a parent feels through a joint: I - U D⁻¹ Uᵀ.
 
     Args:
-        whole: I, of the child.
+        inertia_of_child: I.
         directions: S, the joint's directions.
         U: I S.
         D: the factor of Sᵀ I S + armature.
@@ -64,23 +64,23 @@ def less_joint(
     """
     flat = [[*u[0], *u[1]] for u in U]
     solved = [D.solve([u[row] for u in flat]) for row in range(6)]
-    kept: dict[int, Scalar] = {}
+    known: dict[int, Scalar] = {}
     if len(directions) == 1:
         # Along the joint only the armature is felt; saying so keeps exact zeros, where I - I would not be one.
         axis = [*directions[0][0], *directions[0][1]]
         if sum(x != 0 for x in axis) == 1:
             place = next(k for k, x in enumerate(axis) if x != 0)
-            kept[place] = armature / axis[place] * D.inverse[0]
+            known[place] = armature / axis[place] * D.inverse[0]
 
     def entry(value: Scalar, row: int, column: int) -> Scalar:
         for here, there in ((row, column), (column, row)):
-            if here in kept:
-                return _times(kept[here], flat[0][there])
+            if here in known:
+                return _times(known[here], flat[0][there])
         return value - sum((s * u[column] for s, u in zip(solved[row], flat, strict=True)), 0.0)
 
-    a = [entry(value, r, c) for value, (r, c) in zip(whole[0], _PLACES, strict=True)]
-    m = [entry(value, r + 3, c + 3) for value, (r, c) in zip(whole[2], _PLACES, strict=True)]
-    b = vector.matrix3([[entry(whole[1][r][c], r, c + 3) for c in range(3)] for r in range(3)])
+    a = [entry(value, r, c) for value, (r, c) in zip(inertia_of_child[0], _PLACES, strict=True)]
+    m = [entry(value, r + 3, c + 3) for value, (r, c) in zip(inertia_of_child[2], _PLACES, strict=True)]
+    b = vector.matrix3([[entry(inertia_of_child[1][r][c], r, c + 3) for c in range(3)] for r in range(3)])
     return (a[0], a[1], a[2], a[3], a[4], a[5]), b, (m[0], m[1], m[2], m[3], m[4], m[5])
 
 

@@ -73,8 +73,14 @@ def transformed(a: Transform, inertia: Inertia) -> Inertia:
 
 
 def combined(a: Inertia, b: Inertia) -> Inertia:
-    """The inertia of two bodies welded together, given in the same frame."""
+    """The inertia of two bodies in floats, welded together, in the same frame; one that is nothing changes no digit."""
     total = a[0] + b[0]
+    if total == 0.0:
+        return a[0], a[1], symmetric_add(a[2], b[2])
+    if not a[0] and not any(a[2]):
+        return b
+    if not b[0] and not any(b[2]):
+        return a
     com = vector.scale(1.0 / total, vector.add(vector.scale(a[0], a[1]), vector.scale(b[0], b[1])))
     apart = vector.subtract(a[1], b[1])
     central = symmetric_add(symmetric_add(a[2], b[2]), point_mass(a[0] * b[0] / total, apart))
