@@ -19,9 +19,9 @@ from report import Report, best_of, gpu_target, gpu_time, options
 from adjoin import trace as at
 from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
+from adjoin.compiler.runtime.backend import prebuild
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.kernel import CpuKernel, host
-from adjoin.compiler.runtime.cuda import kernel as cuda
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a second cold compile warm
 AXES = np.eye(3)
@@ -85,18 +85,18 @@ def compile_times(report: Report, quick: bool) -> None:
         with tempfile.TemporaryDirectory() as folder:
             cache = Cache(Path(folder, "cache"))
             start = time.perf_counter()
-            CpuKernel(program, 32, cache=cache).loaded(False)
+            CpuKernel(program, 32, cache=cache).code(False)
             report.add(f"compile {label}, CPU, cold", time.perf_counter() - start, "s", 2.0 if label == "11k" else 10.0)
-            warm = best_of(lambda p=program, c=cache: CpuKernel(p, 32, cache=c).loaded(False), 5)
+            warm = best_of(lambda p=program, c=cache: CpuKernel(p, 32, cache=c).code(False), 5)
             report.add(f"load {label}, CPU, warm", warm * 1e3, "ms", 30.0 if label == "11k" else None)
-            capability, by = gpu_target()
-            if capability is None:
+            target, by = gpu_target()
+            if target is None:
                 continue
             start = time.perf_counter()
-            cuda.build(program, 32, capability, cache)
+            prebuild(program, 32, target, cache)
             bar = 4.0 if label == "11k" else 10.0
             report.add(f"compile {label}, GPU ({by}), cold", time.perf_counter() - start, "s", bar)
-            warm = best_of(lambda p=program, g=capability, c=cache: cuda.build(p, 32, g, c), 5)
+            warm = best_of(lambda p=program, t=target, c=cache: prebuild(p, 32, t, c), 5)
             report.add(f"load {label}, GPU, warm", warm * 1e3, "ms", 30.0 if label == "11k" else None)
 
 
@@ -122,10 +122,8 @@ def copying(report: Report, quick: bool) -> None:
     torch.set_num_threads(1)
     x = torch.randn(batch, 64)
     out = torch.empty_like(x)
-    code = kernel.code(x.device, x.dtype)
-    assert code is not None
-    words = [x.data_ptr(), 64, 64 * batch, out.data_ptr(), 64, 64 * batch]
-    ours = best_of(lambda: code.launch(words, batch, ()), 10)
+    executable = kernel.executable(x.device, x.dtype)
+    ours = best_of(lambda: executable.launch([x], [out], batch, ()), 10)
     theirs = best_of(lambda: out.copy_(x), 10)
     gigabytes = 2 * x.nbytes / 1e9
     report.add(f"copy of 64 floats a row, batch {batch}, one core", gigabytes / ours, "GB/s")
@@ -161,14 +159,13 @@ def throughput(report: Report) -> None:
         x = [torch.randn(4096, slot.size) for slot in chosen.inputs]
         out = [torch.empty(4096, slot.size) for slot in chosen.outputs]
         kernel = CpuKernel(chosen, 32)
-        words = [word for tensor in [*x, *out] for word in (tensor.data_ptr(), 18, 0)]
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        seconds = best_of(lambda k=kernel, w=words: k.launch(w, 4096, ()), 20)
+        seconds = best_of(lambda k=kernel, x=x, out=out: k.launch(x, out, 4096, ()), 20)
         torch.set_num_threads(threads)
         report.add(f"{label}, one core, {host().vector // 32} lanes", seconds / 4096 * 1e9, "ns")
         if torch.cuda.is_available():
-            from adjoin.compiler.runtime.operator import Kernel
+            from adjoin.compiler.runtime.kernel import Kernel
 
             for batch in (4096, 1 << 17):
                 on_gpu = [torch.randn(batch, slot.size, device="cuda") for slot in chosen.inputs]

@@ -34,10 +34,10 @@ from adjoin import trace as at
 from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
+from adjoin.compiler.runtime.backend import prebuild
 from adjoin.compiler.runtime.cache import Cache
-from adjoin.compiler.runtime.cpu.kernel import CpuKernel
-from adjoin.compiler.runtime.cuda import kernel as cuda
-from adjoin.compiler.runtime.operator import BITS, Kernel
+from adjoin.compiler.runtime.cpu.kernel import CpuKernel, host
+from adjoin.compiler.runtime.kernel import BITS, Kernel
 from adjoin.dynamics.aba import aba
 from adjoin.dynamics.crba import crba
 from adjoin.dynamics.derivatives import aba_derivatives
@@ -352,15 +352,9 @@ def cell(skipped: list[str], device: str, robot: str, name: str, label: str, bat
 
 def into_held_memory(work: Kernel, tensors: list[torch.Tensor], batch: int) -> Callable[[], None]:
     """The kernel alone: a fresh result of 100 MB costs more in page faults than the kernel takes."""
-    code = work.code(tensors[0].device, tensors[0].dtype)
-    assert code is not None
-    held = [*tensors, *[tensors[0].new_zeros(batch, slot.size) for slot in work.program.outputs]]
-    words = [word for tensor in held for word in (tensor.data_ptr(), tensor.shape[1:].numel(), tensor.numel())]
-
-    def run(held: list[torch.Tensor] = held) -> None:
-        code.launch(words, batch, ())
-
-    return run
+    executable = work.executable(tensors[0].device, tensors[0].dtype)
+    results = [tensors[0].new_zeros(batch, spec.size) for spec in work.program.outputs]
+    return lambda: executable.launch(tensors, results, batch, ())
 
 
 def room(device: str) -> float:
@@ -396,13 +390,11 @@ def build(work: tuple[str, str, str]) -> None:
     traced = program(robot, name)
     for dtype in DTYPES.values():
         if device == "cuda":
-            capability, _ = gpu_target()
-            assert capability is not None
-            cuda.build(traced, BITS[dtype], capability, Cache())
+            target, _ = gpu_target()
+            assert target is not None
         else:
-            code = CpuKernel(traced, BITS[dtype])
-            code.loaded(False)
-            code.loaded(True)
+            target = host()
+        prebuild(traced, BITS[dtype], target, Cache())
 
 
 def compile_times(report: Report, arguments: Namespace) -> None:
@@ -416,19 +408,19 @@ def compile_times(report: Report, arguments: Namespace) -> None:
         tracing = time.perf_counter() - start
         report.add(f"{name} of the G1, operations", traced.operations, "")
         report.add(f"{name} of the G1, trace", tracing, "s")
-        capability, by = gpu_target()
+        target, by = gpu_target()
         for label, dtype in DTYPES.items():
             limit = bar if label == "f32" else None
             with tempfile.TemporaryDirectory() as folder:
                 cache = Cache(Path(folder, "cache"))
                 start = time.perf_counter()
-                CpuKernel(traced, BITS[dtype], cache=cache).loaded(False)
+                CpuKernel(traced, BITS[dtype], cache=cache).code(False)
                 seconds = tracing + time.perf_counter() - start
                 report.add(f"{name} of the G1, {label}, trace and compile, CPU", seconds, "s", limit)
-                if capability is None:
+                if target is None:
                     continue
                 start = time.perf_counter()
-                cuda.build(traced, BITS[dtype], capability, cache)
+                prebuild(traced, BITS[dtype], target, cache)
                 seconds = tracing + time.perf_counter() - start
                 report.add(f"{name} of the G1, {label}, trace and compile, GPU ({by})", seconds, "s", limit)
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from adjoin.cli.bench import cpu_name
-from adjoin.compiler.runtime.cuda import kernel as cuda
+from adjoin.compiler.runtime.cuda.assembler import find_ptxas
+from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -95,12 +96,12 @@ def gpu_time(function: Callable[[], Any], calls: int = 20, repetitions: int = 5)
     return best
 
 
-def gpu_target() -> tuple[int | None, str]:
-    """The compute capability to compile for and who assembles: the GPU here, or an H200 if `ptxas` can; else None."""
+def gpu_target() -> tuple[CudaTarget | None, str]:
+    """The GPU to compile for and who assembles: the one here, or an H200 if `ptxas` can; else None."""
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
-        return 10 * major + minor, "driver"
-    return (90, "ptxas, no GPU") if cuda.find_ptxas() else (None, "")
+        return CudaTarget(10 * major + minor), "driver"
+    return (CudaTarget(90), "ptxas, no GPU") if find_ptxas() else (None, "")
 
 
 class Report:

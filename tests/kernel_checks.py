@@ -1,20 +1,20 @@
 """One helper that puts any kernel through everything a kernel must satisfy; later rooms use it for theirs."""
 
-import ctypes
 from collections.abc import Sequence
 
 import torch
 
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.runtime.cpu.kernel import CpuKernel, Target, host
+from adjoin.compiler.runtime.cpu.kernel import CpuKernel, CpuTarget, host
 from adjoin.compiler.runtime.interpreter import interpret
-from adjoin.compiler.runtime.operator import Kernel
+from adjoin.compiler.runtime.kernel import Kernel
+from adjoin.compiler.runtime.operator import call
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 EPSILON = {torch.float32: 1.2e-7, torch.float64: 2.3e-16}
 
 
-def host_targets() -> list[Target]:
+def host_targets() -> list[CpuTarget]:
     """Every vector width this machine can run, widest first, and one without fused multiply-add."""
     widest = host()
     if not widest.triple.startswith("x86_64"):
@@ -22,12 +22,12 @@ def host_targets() -> list[Target]:
     found = [widest]
     for cpu, vector in (("haswell", 256), ("x86-64", 128)):
         if vector < widest.vector:
-            found.append(Target(widest.triple, cpu, "", vector, cpu == "haswell"))
+            found.append(CpuTarget(widest.triple, cpu, "", vector, cpu == "haswell"))
     return found
 
 
 def run_on(
-    target: Target, program: Program, inputs: Sequence[torch.Tensor], integers: dict[str, int], scalar: bool = False
+    target: CpuTarget, program: Program, inputs: Sequence[torch.Tensor], integers: dict[str, int], scalar: bool = False
 ) -> list[torch.Tensor]:
     """Run a program compiled for a given CPU target, on flat inputs like those of `interpret`."""
     kernel = CpuKernel(program, 32 if inputs[0].dtype == torch.float32 else 64, target)
@@ -37,20 +37,14 @@ def run_on(
 def launch(
     kernel: CpuKernel, program: Program, inputs: Sequence[torch.Tensor], integers: dict[str, int], scalar: bool
 ) -> list[torch.Tensor]:
-    code = kernel.loaded(scalar)
+    code = kernel.code(scalar)
     batch = max([1, *[t.shape[-2] for s, t in zip(program.inputs, inputs, strict=True) if not s.shared]])
     outputs = []
     for spec in program.outputs:
-        rows = -(-batch // code.lane.width) if spec.shared else batch
+        rows = code.partial_sums(batch) if spec.shared else batch
         steps = () if spec.steps is None else (integers.get(str(spec.steps), spec.steps),)
         outputs.append(torch.full((*steps, rows, spec.size), torch.nan, dtype=inputs[0].dtype))
-    words = []
-    for tensor in [*(t.contiguous() for t in inputs), *outputs]:
-        words += [tensor.data_ptr(), 0 if tensor.shape[-2] == 1 < batch else tensor.shape[-1], tensor[:1].numel()]
-    values = [integers[name] for name in program.integers]
-    arguments = (ctypes.c_int64 * (len(words) + len(values) + 2))(*words, *values, batch, 0)
-    space = torch.empty(max(1, code.workspace(program.integers, values)), dtype=torch.uint8)
-    code.function(arguments, 0, batch, space.data_ptr())
+    code.launch(inputs, outputs, batch, [integers[name] for name in program.integers])
     return [o.sum(-2, keepdim=True) if s.shared else o for s, o in zip(program.outputs, outputs, strict=True)]
 
 
@@ -62,7 +56,7 @@ def close(a: torch.Tensor, b: torch.Tensor, scale: float) -> torch.Tensor:
 
 def check_invariance(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: tuple[int, ...]) -> None:
     """One environment's bits do not depend on the batch around it, on threads, layout, gradients or a bad neighbor."""
-    whole = kernel(tensors, integers)
+    whole = call(kernel, tensors, integers)
     batch = tensors[0].shape[0] if kernel.program.inputs[0].steps is None else tensors[0].shape[1]
     dims = [0 if spec.steps is None else 1 for spec in kernel.program.inputs]
     out_dims = [0 if spec.steps is None else 1 for spec in kernel.program.outputs]
@@ -74,22 +68,22 @@ def check_invariance(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: 
 
     for rows in ([0], [batch - 1], list(range(batch // 2)), list(range(batch - 1, -1, -1)), [3, 1, 2][:batch]):
         index = torch.tensor(rows, device=tensors[0].device)
-        same(kernel([t.index_select(d, index) for t, d in zip(tensors, dims, strict=True)], integers), rows)
+        same(call(kernel, [t.index_select(d, index) for t, d in zip(tensors, dims, strict=True)], integers), rows)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        same(kernel(tensors, integers), range(batch))
+        same(call(kernel, tensors, integers), range(batch))
     finally:
         torch.set_num_threads(threads)
     strided = [torch.stack([t, t], -1)[..., 0] if t.shape[-1] else t for t in tensors]
-    same(kernel(strided, integers), range(batch))
+    same(call(kernel, strided, integers), range(batch))
     tracked = [t.detach().clone().requires_grad_() for t in tensors]
-    same([result.detach() for result in kernel(tracked, integers)], range(batch))
+    same([result.detach() for result in call(kernel, tracked, integers)], range(batch))
     if batch > 2:
         for i, dim in enumerate(dims):
             bad = tensors[i].clone()
             bad.select(dim, 1).fill_(torch.nan)
-            results = kernel([bad if j == i else t for j, t in enumerate(tensors)], integers)
+            results = call(kernel, [bad if j == i else t for j, t in enumerate(tensors)], integers)
             others = [row for row in range(batch) if row != 1]
             kept = torch.tensor(others, device=bad.device)
             same([r.index_select(d, kept) for r, d in zip(results, out_dims, strict=True)], others)
@@ -99,12 +93,12 @@ def check_gradients(kernel: Kernel, tensors: Sequence[torch.Tensor], integers: t
     """torch's own finite-difference checks of first and second order, in float64."""
     leaves = [t.detach().double().requires_grad_() for t in tensors]
 
-    def call(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(kernel(values, integers))
+    def function(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(call(kernel, values, integers))
 
-    assert torch.autograd.gradcheck(call, leaves, check_forward_ad=True)
+    assert torch.autograd.gradcheck(function, leaves, check_forward_ad=True)
     if second:
-        assert torch.autograd.gradgradcheck(call, leaves, check_fwd_over_rev=True)
+        assert torch.autograd.gradgradcheck(function, leaves, check_fwd_over_rev=True)
 
 
 def check_kernel(
@@ -124,7 +118,7 @@ def check_kernel(
         reference = interpret(kernel.program, flat, names)
         for device in DEVICES:
             on_device = [t.to(dtype).to(device) for t in tensors]
-            results = kernel(on_device, integers)
+            results = call(kernel, on_device, integers)
             for expected, got in zip(reference, results, strict=True):
                 assert close(expected.flatten(), got.cpu().flatten(), scale).all()
             check_invariance(kernel, on_device, integers)

@@ -112,10 +112,10 @@ def test_an_error_is_not_held_back(monkeypatch):
 @pytest.mark.parametrize(
     "stage",
     [
-        "runtime.cpu.kernel.render_cpu",
-        "runtime.cpu.kernel.compile_object",
-        "runtime.cpu.kernel.pack",
-        "ir.program.Program.vjp",
+        "runtime.cpu.kernel.render",
+        "runtime.cpu.kernel.CpuTarget.compile",
+        "runtime.backend.Binary.pack",
+        "runtime.kernel.vjp",
     ],
 )
 def test_an_interrupt_while_a_kernel_is_made_leaves_nothing_broken(monkeypatch, tmp_path, stage):

@@ -12,7 +12,7 @@ import torch
 import adjoin
 from adjoin.cli import main
 from adjoin.compiler.runtime.cache import Cache
-from adjoin.compiler.runtime.cuda.kernel import find_ptxas
+from adjoin.compiler.runtime.cuda.assembler import find_ptxas
 from adjoin.errors import InputError
 
 COMMANDS = ("info", "robots", "check", "view", "simulate", "bench", "cache", "demo", "completion")

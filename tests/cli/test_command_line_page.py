@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adjoin.cli import main
-from adjoin.compiler.runtime.cuda.kernel import find_ptxas
+from adjoin.compiler.runtime.cuda.assembler import find_ptxas
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
 

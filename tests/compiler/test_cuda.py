@@ -8,7 +8,8 @@ from random_programs import INPUTS, STEPS, random_program
 from adjoin import trace as at
 from adjoin.compiler.runtime.cuda.kernel import SMALL_BATCH
 from adjoin.compiler.runtime.interpreter import interpret
-from adjoin.compiler.runtime.operator import Kernel
+from adjoin.compiler.runtime.kernel import Kernel
+from adjoin.compiler.runtime.operator import call
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -31,9 +32,9 @@ def test_random_graphs(seed):
         nudged = interpret(program, [t.double() * (1 + 1e-6) for t in flat], {"steps": STEPS})
         stable = [close(a, b, 1e11) for a, b in zip(exact, nudged, strict=True)]
         leaves = [t.cuda().requires_grad_() for t in inputs]
-        results = kernel(leaves, (STEPS,))
+        results = call(kernel, leaves, (STEPS,))
         here = [t.clone().requires_grad_() for t in inputs]
-        expected = kernel(here, (STEPS,))
+        expected = call(kernel, here, (STEPS,))
         for a, b, c, ok in zip(interpret(program, flat, {"steps": STEPS}), results, expected, stable, strict=True):
             assert (close(a, b.detach().cpu(), 3e3) | ~ok).all()
             assert torch.equal(b.detach().cpu().nan_to_num(7.0), c.detach().nan_to_num(7.0)), "GPU and CPU differ"

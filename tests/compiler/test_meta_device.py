@@ -1,7 +1,7 @@
 import torch
 
 import adjoin
-from adjoin.compiler.runtime.operator import launched
+from adjoin.compiler.runtime.kernel import launched
 
 META = torch.device("meta")
 

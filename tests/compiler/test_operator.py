@@ -12,7 +12,7 @@ from kernel_checks import DEVICES
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 from adjoin import trace as at
-from adjoin.compiler.runtime.cpu import openmp as team
+from adjoin.compiler.runtime.cpu import openmp
 from adjoin.errors import InputError, TraceError
 
 
@@ -283,13 +283,13 @@ def test_shared_gradients_are_deterministic(device):
 def test_threads_share_the_work_and_agree(monkeypatch, batch, rounds, turns):
     heavy = at.function(x=4)(lambda x: at.loop(rounds, lambda i, c: [at.sin(v) * 0.9 + x[0] for v in c], list(x)))
     (x,) = tensors((batch, 4), dtype=torch.float32)
-    plain, taken = team.run, [0]
+    plain, taken = openmp.run, [0]
 
     def counted(kernel, words, batch, stride, *rest):
         taken.append(-(-batch // stride))
         return plain(kernel, words, batch, stride, *rest)
 
-    monkeypatch.setattr(team, "run", counted)
+    monkeypatch.setattr(openmp, "run", counted)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)

@@ -11,8 +11,8 @@ from kernel_checks import check_kernel
 from adjoin import trace as at
 from adjoin.compiler.autodiff import forward, reverse
 from adjoin.compiler.autodiff.derivatives import jvp, vjp
-from adjoin.compiler.codegen import elementary
-from adjoin.compiler.codegen.renderer import lower
+from adjoin.compiler.codegen.lowering import CONSTRUCTS, routine
+from adjoin.compiler.codegen.renderer import RENDERED_HERE, VALUED_ELSEWHERE
 from adjoin.compiler.ir import op as table
 from adjoin.compiler.ir import ops
 from adjoin.compiler.ir.graph import Expr
@@ -46,13 +46,15 @@ def test_every_operation_has_a_reference_a_lowering_and_a_derivative(name):
     assert op.name == name
     assert op.derivative is not None
     assert (op.derivative is FLAT) == (op.result == BOOL or name in ("sign", "floor"))
-    assert callable(getattr(elementary, op.lower[0]) if isinstance(op.lower, tuple) else lower(name))
+    assert callable(op.lower) or callable(routine(op.lower[0] if isinstance(op.lower, tuple) else op.lower))
 
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.is_construct])
 def test_every_construct_has_a_meaning_and_a_rule_in_both_modes(name):
     given = name in ("input", "param", "stream", "table")  # these have a value from the start
     assert (name in interpreter.CONSTRUCTS) != (given or name in ("scan", "implicit"))  # what runs has no rules
+    rendered = [name in rules for rules in (CONSTRUCTS, RENDERED_HERE, VALUED_ELSEWHERE)]
+    assert sum(rendered) == (name != "implicit")
     for rules in (reverse.RULES, forward.RULES):
         assert (name in rules) != (OPS[name].derivative is FLAT)
 

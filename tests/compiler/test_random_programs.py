@@ -8,8 +8,8 @@ from kernel_checks import close, host_targets, run_on
 from random_programs import STEPS, random_program
 
 from adjoin.compiler.autodiff.derivatives import jvp, vjp
-from adjoin.compiler.codegen import renderer as llvm
 from adjoin.compiler.ir.program import TensorSpec, trace
+from adjoin.compiler.runtime.cpu import frame
 from adjoin.compiler.runtime.interpreter import interpret
 from adjoin.trace import loop
 
@@ -36,7 +36,7 @@ def test_random_graphs(seed):
 def _hardly_any_registers(monkeypatch):
     """What large kernels do, on small ones: values wait in memory, inside of loops too."""
     for name, value in (("LARGE", 0), ("REGISTERS", 8), ("BLOCK", 32)):
-        monkeypatch.setattr(llvm, name, value)
+        monkeypatch.setattr(frame, name, value)
     monkeypatch.setenv("ADJOIN_CACHE_DIR", "off")
 
 

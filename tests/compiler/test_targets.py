@@ -8,17 +8,18 @@ from random_programs import random_program
 
 from adjoin import trace as at
 from adjoin.compiler.autodiff.derivatives import vjp
-from adjoin.compiler.codegen.renderer import render_cpu, render_gpu
+from adjoin.compiler.runtime.backend import Binary, build
 from adjoin.compiler.runtime.cache import Cache
-from adjoin.compiler.runtime.cpu.kernel import Target, _initialize, compile_object, pack, unpack
+from adjoin.compiler.runtime.cpu.kernel import CpuTarget
+from adjoin.compiler.runtime.cuda import assembler
 from adjoin.compiler.runtime.cuda import kernel as cuda
 from adjoin.errors import CompileError, InputError
 
 TARGETS = [
-    Target("x86_64-unknown-linux-gnu", "x86-64", "", 128, False),
-    Target("x86_64-unknown-linux-gnu", "haswell", "", 256, True),
-    Target("x86_64-unknown-linux-gnu", "skylake-avx512", "", 512, True),
-    Target("aarch64-unknown-linux-gnu", "generic", "", 128, True),
+    CpuTarget("x86_64-unknown-linux-gnu", "x86-64", "", 128, False),
+    CpuTarget("x86_64-unknown-linux-gnu", "haswell", "", 256, True),
+    CpuTarget("x86_64-unknown-linux-gnu", "skylake-avx512", "", 512, True),
+    CpuTarget("aarch64-unknown-linux-gnu", "generic", "", 128, True),
 ]
 
 
@@ -31,10 +32,9 @@ def everything():
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.cpu)
 def test_a_kernel_calls_nothing(target, bits):
-    _initialize()
     for program in everything():
-        for scalar in (False, True):
-            code = compile_object(render_cpu(program, target.lane(bits, scalar)), target)
+        for lane in target.lanes(bits):
+            code = target.compile(target.render(program, lane))
             symbols = undefined_symbols(code)
             assert symbols == [], f"a kernel for {target.cpu} calls {symbols}"
 
@@ -64,8 +64,10 @@ def undefined_symbols(code):
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("architecture", [70, 80, 90])
 def test_ptx(bits, architecture):
+    target = cuda.CudaTarget(architecture)
+    (lane,) = target.lanes(bits)
     for program in everything():
-        ptx = cuda.write_ptx(render_gpu(program, cuda.lane(bits)).text, architecture)
+        ptx = target.ptx(target.render(program, lane).text)
         assert f".target sm_{architecture}" in ptx
         assert not re.search(r"\bcall\b|\.extern \.func|\.approx", ptx)
         # Without a rounding mode the assembler may contract a product and a sum, and bits would depend on it.
@@ -73,30 +75,27 @@ def test_ptx(bits, architecture):
 
 
 def test_architectures():
-    assert cuda.virtual_architecture(90) == 90
-    assert cuda.virtual_architecture(88) == 87
-    assert cuda.virtual_architecture(200) == cuda.KNOWN[-1]
+    assert cuda.CudaTarget(90).architecture == 90
+    assert cuda.CudaTarget(88).architecture == 87
+    assert cuda.CudaTarget(200).architecture == cuda.KNOWN[-1]
     with pytest.raises(CompileError, match=r"compute capability 6\.1 is too old; 7\.0 is needed"):
-        cuda.virtual_architecture(61)
+        cuda.CudaTarget(61)
 
 
-@pytest.mark.skipif(cuda.find_ptxas() is None, reason="no ptxas on this machine")
-def test_building_for_a_gpu_that_is_not_here(tmp_path):
+@pytest.mark.skipif(assembler.find_ptxas() is None, reason="no ptxas on this machine")
+def test_building_for_a_gpu_that_is_not_here(tmp_path, monkeypatch):
     program = at.function(x=3)(lambda x: at.sin(x)).kernel.program
-    cache = Cache(tmp_path / "cache")
-    entry = cuda.build(program, 32, 90, cache)
-    facts, code = unpack(entry)
-    assert code.startswith(b"\x7fELF")
-    assert facts["shared"] > 0
-    assert cache.size() > len(code)
-    found, cuda._assemble = cuda._assemble, None  # pyright: ignore
-    try:
-        assert cuda.build(program, 32, 90, cache) == entry, "a warm start runs no assembler"
-    finally:
-        cuda._assemble = found
+    cache, target = Cache(tmp_path / "cache"), cuda.CudaTarget(90)
+    (lane,) = target.lanes(32)
+    binary = build(program, lane, target, cache)
+    assert binary.code.startswith(b"\x7fELF")
+    assert binary.shared > 0
+    assert cache.size() > len(binary.code)
+    monkeypatch.setattr(cuda, "assemble", None)
+    assert build(program, lane, target, cache) == binary, "a warm start runs no assembler"
 
 
-@pytest.mark.skipif(cuda.find_ptxas() is None, reason="no ptxas on this machine")
+@pytest.mark.skipif(assembler.find_ptxas() is None, reason="no ptxas on this machine")
 def test_prebuilding_fills_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "cache"))
     function = at.function(x=3, gain=())(lambda x, gain: gain * at.sin(x))
@@ -109,17 +108,18 @@ def test_prebuilding_fills_the_cache(tmp_path, monkeypatch):
 
 
 def test_no_assembler_says_how_to_get_one(monkeypatch):
-    monkeypatch.setattr(cuda, "find_ptxas", lambda: None)
+    monkeypatch.setattr(assembler, "find_ptxas", lambda: None)
     with pytest.raises(CompileError, match=r"needs NVIDIA's ptxas.*nvidia-cuda-nvcc or triton"):
-        cuda._assemble_with_ptxas("", 90)
+        assembler._assemble_with_ptxas("", 90)
 
 
 def test_a_refused_kernel_is_an_error_not_a_crash():
     with pytest.raises(CompileError, match="LLVM refused a kernel"):
-        cuda.write_ptx("define void @kernel() { nonsense }", 90)
+        cuda.CudaTarget(90).ptx("define void @kernel() { nonsense }")
 
 
 def test_entries_hold_facts_and_code():
-    rendered = render_gpu(at.function(x=3)(lambda x: x * 2).kernel.program, cuda.lane(32))
-    assert unpack(pack(rendered, b"code\nmore")) == ({"workspace": {"": 0}, "shared": rendered.shared}, b"code\nmore")
+    binary = Binary(b"code\nmore", {"": 3, "steps": 2}, 17)
+    assert Binary.unpack(binary.pack()) == binary
+    assert binary.workspace_elements(("n", "steps"), (7, 10)) == 23
     assert llvm.llvm_version_info[0] >= 20

@@ -42,8 +42,8 @@ def test_a_warm_start_compiles_nothing(folder, monkeypatch):
     def fail(*_):
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(cpu, "compile_object", fail)
-    monkeypatch.setattr(cpu, "render_cpu", fail)
+    monkeypatch.setattr(cpu.CpuTarget, "compile", fail)
+    monkeypatch.setattr(cpu, "render", fail)
     assert torch.equal(make()(x), expected)
 
 

@@ -4,7 +4,7 @@ from kernel_checks import check_kernel
 
 import adjoin
 from adjoin import trace as at
-from adjoin.compiler.codegen import renderer as llvm
+from adjoin.compiler.runtime.cpu import frame
 from adjoin.errors import TraceError
 
 
@@ -76,8 +76,8 @@ def test_a_bad_environment_does_not_reach_its_neighbors_through_a_branch():
 
 @pytest.mark.parametrize("registers", [8, 32])
 def test_values_that_wait_in_memory_are_read_inside_of_the_branch(registers, monkeypatch):
-    monkeypatch.setattr(llvm, "LARGE", 0)
-    monkeypatch.setattr(llvm, "REGISTERS", registers)
+    monkeypatch.setattr(frame, "LARGE", 0)
+    monkeypatch.setattr(frame, "REGISTERS", registers)
 
     @adjoin.function(x=48)
     def many(x):

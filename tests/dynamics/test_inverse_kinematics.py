@@ -301,7 +301,8 @@ def test_the_kernels_are_sound():
     target = pose(model, 0.5 * posed(model, 9, dtype=torch.float64, seed=1), frame, "quaternion")
     tracked = target[:2].clone().requires_grad_()
     inverse_kinematics(model, {frame: tracked}, q[:2], tolerance=(1e-5, 1e-5))
-    kernels = {purpose: made for (problem, purpose), made in room._made[model].items() if problem.tolerance[0] == 1e-5}
+    functions = room._functions.of(model).items()
+    kernels = {purpose: function for (problem, purpose), function in functions if problem.tolerance[0] == 1e-5}
     for device in DEVICES:
         check_invariance(kernels["solve"].kernel, [q.to(device), target.to(device)], (8,))
     check_kernel(kernels["improve"].kernel, [q, pose(model, q, frame, "quaternion")], second=False)

@@ -79,20 +79,17 @@ def _clear(arguments: argparse.Namespace) -> int:
 def _prebuild(arguments: argparse.Namespace) -> int:
     import torch
 
+    from adjoin.compiler.runtime.backend import find_target, prebuild
     from adjoin.compiler.runtime.cache import Cache
-    from adjoin.compiler.runtime.cpu import kernel as cpu
-    from adjoin.compiler.runtime.cuda import kernel as cuda
-    from adjoin.compiler.runtime.operator import BITS, launched
+    from adjoin.compiler.runtime.kernel import BITS, launched
     from adjoin.progress import Progress
 
-    capability = re.fullmatch(r"sm_(\d+)", arguments.gpu or "sm_0")
     cache = Cache()
-    if capability is None:
+    if not re.fullmatch(r"sm_\d+", arguments.gpu or "sm_0"):
         raise InputError(f"--gpu {arguments.gpu!r} must be an architecture such as sm_90")
     if cache.folder is None:
         raise InputError("the cache is off; set ADJOIN_CACHE_DIR to a folder, or unset it")
-    if arguments.gpu:
-        cuda.virtual_architecture(int(capability[1]))
+    processor = find_target(arguments.gpu or "host")
     meta, dtype = torch.device("meta"), torch.float64 if arguments.double else torch.float32
     before, began = cache.entries(), time.perf_counter()
     setup = make(arguments, 2, meta)
@@ -101,12 +98,7 @@ def _prebuild(arguments: argparse.Namespace) -> int:
     bar = Progress(len(programs), not arguments.json, "kernels")
     for index, _ in bar:
         bar.note = programs[index].name
-        if arguments.gpu:
-            cuda.build(programs[index], BITS[dtype], int(capability[1]), cache)
-        else:
-            kernel = cpu.CpuKernel(programs[index], BITS[dtype], cache=cache)
-            kernel.loaded(True)
-            kernel.loaded(False)
+        prebuild(programs[index], BITS[dtype], processor, cache)
     new = {key: length for key, length in cache.entries().items() if key not in before}
     names, target, seconds = [p.name for p in programs], arguments.gpu or "this CPU", time.perf_counter() - began
     data = {"target": target, "kernels": names, "new": len(new), "bytes": sum(new.values()), "seconds": seconds}

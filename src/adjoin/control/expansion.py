@@ -22,7 +22,8 @@ from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import rebuild_node
 from adjoin.compiler.ir.schedule import reachable
 from adjoin.compiler.runtime.function import Table
-from adjoin.compiler.runtime.operator import Kernel
+from adjoin.compiler.runtime.kernel import Kernel
+from adjoin.compiler.runtime.operator import call
 from adjoin.dynamics.linear import dot
 from adjoin.errors import InputError
 from adjoin.model import manifold
@@ -175,7 +176,7 @@ class Expansion:
         ranks = [len(slot.shape) for slot in self._step.inputs]
         wide = [x.unsqueeze(-rank - 1) if x.dim() > rank else x for x, rank in zip(inputs, ranks, strict=False)]
         directions = torch.eye(self.width, dtype=path["q"].dtype, device=path["q"].device)
-        (rows,) = self._pushed([*wide, torch.zeros_like(directions), directions])
+        (rows,) = call(self._pushed, [*wide, torch.zeros_like(directions), directions])
         rows = rows.mT
         if not self.straight:
             return rows

@@ -7,8 +7,6 @@ kernel with the model; `compute` traces several over one state, so that what the
 import importlib
 import inspect
 import pkgutil
-import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -16,6 +14,7 @@ import numpy as np
 import torch
 
 from adjoin import dynamics
+from adjoin.compiler.runtime.bounded import PerOwner
 from adjoin.dynamics.quantity import INPUTS, QUANTITIES, Quantity
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, MissingInput, State
@@ -112,21 +111,12 @@ def evaluate(
     return _trace(model, request, values) if traced else _kernel(model, request)(*values)
 
 
-_kernels: "weakref.WeakKeyDictionary[Model, dict[Request, Function]]" = weakref.WeakKeyDictionary()
-_lock = threading.RLock()
+_kernels: PerOwner[Function] = PerOwner(256)  # of each model, those that were called last
 
 
 def _kernel(model: Model, request: Request) -> Function:
     """The kernel of a request, compiled when it is first used."""
-    kernels = _kernels.get(model)
-    kernel = None if kernels is None else kernels.get(request)
-    if kernel is None:
-        with _lock:
-            kernels = _kernels.setdefault(model, {})
-            if request not in kernels:
-                kernels[request] = _compile(model, request)
-            kernel = kernels[request]
-    return kernel
+    return _kernels.get(model, request, lambda: _compile(model, request))
 
 
 def _compile(model: Model, request: Request) -> Function:

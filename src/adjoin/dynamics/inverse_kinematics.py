@@ -5,13 +5,12 @@ in one launch; then the best start of each is taken.
 """
 
 import math
-import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
+from adjoin.compiler.runtime.bounded import PerOwner
 from adjoin.dynamics.kinematics import find_frame
 from adjoin.dynamics.least_squares import LeastSquares, Problem
 from adjoin.dynamics.robot import Robot
@@ -215,17 +214,12 @@ def _best(
     return score.argmin(0)
 
 
-_made: "weakref.WeakKeyDictionary[Model, dict[tuple[Problem, str], Function]]" = weakref.WeakKeyDictionary()
-_lock = threading.RLock()
+_functions: PerOwner[Function] = PerOwner(64)  # of each model, those of the problems that were solved last
 
 
 def _function(model: Model, problem: Problem, purpose: str) -> Function:
-    """The kernel that solves a problem, or that improves a solution; made when first asked for."""
-    with _lock:
-        kept = _made.setdefault(model, {})
-        if (problem, purpose) not in kept:
-            kept[problem, purpose] = _traced(model, problem, purpose)
-        return kept[problem, purpose]
+    """The kernel that solves a problem, or that improves a solution, traced when first asked for."""
+    return _functions.get(model, (problem, purpose), lambda: _traced(model, problem, purpose))
 
 
 def _traced(model: Model, problem: Problem, purpose: str) -> Function:

@@ -22,7 +22,8 @@ from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import copy
 from adjoin.compiler.ir.scratch import Lookup
 from adjoin.compiler.runtime.function import Table
-from adjoin.compiler.runtime.operator import Kernel, arrange, check_tensor
+from adjoin.compiler.runtime.kernel import Kernel
+from adjoin.compiler.runtime.operator import arrange, call, check_tensor
 from adjoin.errors import InputError
 from adjoin.progress import Progress, announced
 
@@ -286,7 +287,7 @@ class _Rolled(torch.autograd.Function):
             grads = [g[1:] for g in carried if g is not None] if every == 1 else []
             grads += [g[start:end] for g in direct if g is not None]
             tensors = [*before[:count], *inputs, *grads, *constants, *(last if rollout.guarded else ()), *adjoint]
-            results = dict(zip(back.program.outputs, back(tensors, (end - start,)), strict=True))
+            results = dict(zip(back.program.outputs, call(back, tensors, (end - start,)), strict=True))
             by_position = {int(slot.name): result for slot, result in results.items()}
             adjoint = [by_position[i] for i in range(count)]
             for i in by_position.keys() - range(count):

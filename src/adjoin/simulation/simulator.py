@@ -15,7 +15,7 @@ from adjoin.compiler.ir.kinds import TABLE
 from adjoin.compiler.ir.program import TensorSpec
 from adjoin.compiler.ir.scratch import Lookup
 from adjoin.compiler.runtime.function import Function, Table
-from adjoin.compiler.runtime.operator import check_tensor
+from adjoin.compiler.runtime.operator import call, check_tensor
 from adjoin.constraints.pgs import PGS
 from adjoin.constraints.rows import GROUND, Equality, contacts
 from adjoin.constraints.solver import Solver
@@ -284,7 +284,7 @@ class Simulator:
             tensor.unsqueeze(-rank - 1) if tensor.dim() > rank else tensor
             for (_, tensor), rank in zip(inputs.values(), ranks, strict=False)
         ]
-        (moved,) = kernel([*wide, torch.zeros_like(direction), direction])
+        (moved,) = call(kernel, [*wide, torch.zeros_like(direction), direction])
         moved = moved.transpose(-1, -2)
         return moved[..., : 2 * nv], moved[..., 2 * nv :]
 

@@ -1,4 +1,7 @@
-"""Facts about a plan that decide how it is rendered."""
+"""Facts about a schedule that decide how it is rendered."""
+
+from itertools import chain
+from typing import NamedTuple
 
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import ARRAY, FLOAT
@@ -7,36 +10,48 @@ from adjoin.compiler.ir.schedule import Schedule
 
 def streams_read(schedule: Schedule) -> set[Expr]:
     """The streams that some scan reads."""
-    found: set[Expr] = set()
+    streams: set[Expr] = set()
     for node, scan in schedule.scans.items():
-        found.update(scan.arguments(node)[2])
-        found |= streams_read(scan.schedule)
-    return found
+        streams.update(scan.arguments(node)[2])
+        streams |= streams_read(scan.schedule)
+    return streams
 
 
-def fused(schedule: Schedule) -> dict[Expr, tuple[Expr, Expr, bool, bool]]:
-    """Sums that take in a product nobody else reads: node -> (product, other, product negated, other negated)."""
+class FusedSum(NamedTuple):
+    """A sum that takes in a product nobody else reads: one fused multiply-add.
+
+    Attributes:
+        product: the product.
+        other: the other summand.
+        negate_product: it is subtracted.
+        negate_other: the other summand is subtracted.
+    """
+
+    product: Expr
+    other: Expr
+    negate_product: bool
+    negate_other: bool
+
+
+def fused_sums(schedule: Schedule) -> dict[Expr, FusedSum]:
+    """The sums that take in a product, by node."""
     uses: dict[Expr, int] = {}
     for node in schedule.order:
-        if node.op == "scan":
-            for part in schedule.scans[node].arguments(node)[:3]:
-                for arg in part:
-                    uses[arg] = uses.get(arg, 0) + 1
-        else:
-            for arg in node.args[:3]:
-                uses[arg] = uses.get(arg, 0) + 1
+        scan = schedule.scans.get(node)
+        for arg in node.args[:3] if scan is None else chain(*scan.arguments(node)[:3]):
+            uses[arg] = uses.get(arg, 0) + 1
     for target in schedule.targets:
         uses[target] = uses.get(target, 0) + 1
-    found: dict[Expr, tuple[Expr, Expr, bool, bool]] = {}
+    sums: dict[Expr, FusedSum] = {}
     for node in schedule.order:
         if node.op in ("add", "sub") and node.kind == FLOAT:
             a, b = node.args
             subtract = node.op == "sub"
             if b.op == "mul" and uses[b] == 1:
-                found[node] = (b, a, subtract, False)
+                sums[node] = FusedSum(b, a, subtract, False)
             elif a.op == "mul" and uses[a] == 1:
-                found[node] = (a, b, False, subtract)
-    return found
+                sums[node] = FusedSum(a, b, False, subtract)
+    return sums
 
 
 def overwritten(schedule: Schedule) -> set[Expr]:

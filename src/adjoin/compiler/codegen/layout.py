@@ -1,18 +1,8 @@
-"""How a kernel reads and writes row-major tensors at about the cost of their bytes: what both ways share.
-
-A tensor is (batch, n): the scalars of one environment lie side by side, but a kernel wants one scalar of many
-environments. On a CPU, `rows.py` loads as many rows as a vector has lanes and transposes them in registers. On a GPU,
-`staged.py` has a warp copy 32 rows through shared memory, so that neighboring threads touch neighboring addresses.
-
-Lanes past the end of the batch read the last environment again: they compute what its own lane computes, and may
-write it, so that no kernel needs a mask or a second version for the rest of a batch.
-"""
+"""Where the arguments of a kernel lie."""
 
 from dataclasses import dataclass
 
 from adjoin.compiler.ir.program import Program
-
-WARP = 32
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which values of a long computation wait in memory, so that no more are alive than there are registers.
+"""Which values of a long computation are spilled to memory, so that no more are alive than there are registers.
 
 LLVM's and NVIDIA's own allocators come to much the same result, in a time that grows with the square of a block's
 length and more; given short live ranges they are fast. When registers run out, the value whose next use is farthest
@@ -14,7 +14,7 @@ from adjoin.compiler.ir.kinds import FLOAT
 
 
 @dataclass(eq=False)
-class Parking:
+class Spills:
     """What to move at each position of an order of nodes.
 
     Attributes:
@@ -30,23 +30,23 @@ class Parking:
     late: dict[int, list[Expr]] = field(default_factory=dict)
 
 
-def park(
+def find_spills(
     order: Sequence[Expr],
     operands: Sequence[Sequence[Expr]],
     registers: int,
-    kept: Callable[[Expr], bool],
+    can_reload: Callable[[Expr], bool],
     late: Container[int] = (),
-) -> Parking:
-    """Decide what waits in memory.
+) -> Spills:
+    """Decide what is spilled.
 
     Args:
         order: the nodes as they are computed.
         operands: for each of them, the values it reads; a value written out there counts as read.
         registers: how many values may be alive.
-        kept: whether a value can be had again without being stored.
-        late: positions of nodes that read what waits in memory only if they need it.
+        can_reload: whether a value can be had again without being stored.
+        late: positions of nodes that read what is spilled only if they need it.
     """
-    parking = Parking()
+    spills = Spills()
     uses: dict[Expr, list[int]] = {}  # the last place first
     for position in range(len(order) - 1, -1, -1):
         for operand in operands[position]:
@@ -69,21 +69,21 @@ def park(
         resident.discard(node)
         if node in stored:
             stored.discard(node)
-            parking.frees.setdefault(position, []).append(node)
+            spills.frees.setdefault(position, []).append(node)
 
     for position, node in enumerate(order):
         for operand in operands[position]:
             if operand in stored and operand in evicted and position in late:
-                parking.late.setdefault(position, []).append(operand)
+                spills.late.setdefault(position, []).append(operand)
                 while uses[operand] and uses[operand][-1] <= position:
                     uses[operand].pop()
                 if not uses[operand]:
                     stored.discard(operand)
-                    parking.frees.setdefault(position, []).append(operand)
+                    spills.frees.setdefault(position, []).append(operand)
                 continue
             if operand in evicted:
                 evicted.discard(operand)
-                parking.loads.setdefault(position, []).append(operand)
+                spills.loads.setdefault(position, []).append(operand)
             if operand.kind == FLOAT and operand.op != "const":
                 touch(operand, position)
         if node.kind == FLOAT and node.op not in ("const", "param"):
@@ -93,7 +93,7 @@ def park(
             if victim in resident and upcoming[victim] == -farthest:
                 resident.discard(victim)
                 evicted.add(victim)
-                if victim not in stored and not kept(victim):
+                if victim not in stored and not can_reload(victim):
                     stored.add(victim)
-                    parking.stores.setdefault(position, []).append(victim)
-    return parking
+                    spills.stores.setdefault(position, []).append(victim)
+    return spills

@@ -1,26 +1,29 @@
 """Memory that a kernel uses while it runs: the stack for what is small and fixed, a workspace for the rest.
 
-The workspace is given by the caller of the kernel. On a CPU each thread has its own and every block of environments
-uses it again; on a GPU the same element of neighboring threads lies side by side.
+The caller of the kernel provides the workspace. How it is divided among lanes, and what kind of pointer the stack has,
+is up to the backend, which derives its own class.
 """
 
-from adjoin.compiler.codegen.layout import WARP, Layout
+from abc import ABC, abstractmethod
+
+from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 
 STACK = 4096  # elements a lane that streams may take of the stack; more go to the workspace
 
 
-class Storage:
+class Storage(ABC):
     """Hands out memory and writes the addresses of its elements.
 
     Attributes:
+        stack: pointer type of stack memory.
         prologue: code that runs once, before everything.
-        stack: pointer type of stack memory; a GPU has an address space of its own for it.
-        thread: on a GPU, the operand that numbers this thread among all.
         zero: an operand that is 0.
-        workspace: elements a lane asked for: a fixed number under "", and for each run-time integer a factor.
+        workspace: elements a lane takes: a fixed number under "", and for each run-time integer a factor.
     """
+
+    stack = "ptr"
 
     def __init__(self, writer: Writer, layout: Layout, words: list[str]):
         self.w = writer
@@ -28,8 +31,6 @@ class Storage:
         self.words = words
         self.prologue = writer.lines
         writer.lines = []
-        self.stack = "ptr"
-        self.thread = ""
         self.zero = "0"
         self.workspace: dict[str, int] = {"": 0}
         self._on_stack = 0
@@ -39,7 +40,7 @@ class Storage:
     def hide_zero(self) -> None:
         """Make a zero and a false condition that no compiler can see through.
 
-        An assembler that knew that the offset of parked values is constant would put them into registers again, and a
+        An assembler that knew that the offset of spilled values is constant would put them into registers again, and a
         jump that is always taken would be merged away with the boundary between blocks that it stands for.
         """
         self.prologue.append(f"  %zero = lshr i64 {self.words[self.layout.batch]}, 48")
@@ -49,13 +50,15 @@ class Storage:
     def finish(self) -> None:
         """Reserve the slots that were taken."""
         if self._slots:
-            base = self._reserve("%parking", self._slots)
-            self.prologue.append(f"  %park = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}")
+            base = self.reserve("%spill", self._slots)
+            self.prologue.append(
+                f"  %spilled = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}"
+            )
 
     def array(self, elements: int) -> str:
         """Stack memory for so many elements a lane, the same for every block and every iteration."""
         self._on_stack += elements
-        return self._reserve(f"%stack{len(self.prologue)}", elements)
+        return self.reserve(f"%stack{len(self.prologue)}", elements)
 
     def clear(self, array: str, elements: int) -> None:
         """Fill an array with zeros, in a loop."""
@@ -71,22 +74,22 @@ class Storage:
         w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
         w.label(f"{name}.e")
 
-    # Single values ----------------------------------------------------------------------------------------------------
+    # Spilled values ---------------------------------------------------------------------------------------------------
 
     def take_slot(self) -> int:
-        """A place for one value."""
+        """A free slot for one spilled value."""
         if not self._free:
             self._free.append(self._slots)
             self._slots += 1
         return self._free.pop()
 
-    def give_slot(self, slot: int) -> None:
-        """The place may be taken again."""
+    def free_slot(self, slot: int) -> None:
+        """Let a slot be taken again."""
         self._free.append(slot)
 
     def slot(self, slot: int) -> str:
-        """The typed address of a place for one value."""
-        return f"{self.stack} {self.w.emit(f'getelementptr {self.w.lane.float}, {self.stack} %park, i64 {slot}')}"
+        """The typed address of a slot."""
+        return f"{self.stack} {self.w.emit(f'getelementptr {self.w.lane.float}, {self.stack} %spilled, i64 {slot}')}"
 
     # Streams between loops --------------------------------------------------------------------------------------------
 
@@ -104,14 +107,11 @@ class Storage:
         w, kind = self.w, self.w.lane.float
         if not buffer.startswith("workspace "):
             return f"{self.stack} {w.emit(f'getelementptr {kind}, {self.stack} {buffer}, i64 {index}')}"
-        index = w.emit(f"add i64 {index}, {buffer.split()[1]}")
-        if not self.thread:
-            return f"ptr {w.emit(f'getelementptr {kind}, ptr %workspace, i64 {index}')}"
-        threads = w.emit(f"add i64 {self.words[self.layout.batch]}, {WARP - 1}")
-        threads = w.emit(f"and i64 {threads}, {-WARP}")  # every thread of the last warp has a column of its own
-        index = w.emit(f"add i64 {w.emit(f'mul i64 {index}, {threads}')}, {self.thread}")
-        base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
-        return f"ptr addrspace(1) {w.emit(f'getelementptr {kind}, ptr addrspace(1) {base}, i64 {index}')}"
+        return self.workspace_element(w.emit(f"add i64 {index}, {buffer.split()[1]}"))
+
+    @abstractmethod
+    def workspace_element(self, index: str) -> str:
+        """The typed address of an element of the lanes' workspace; `index` is an i64 operand."""
 
     def count(self, length: int | str) -> str:
         """A trip count as an i64 operand."""
@@ -128,12 +128,8 @@ class Storage:
                 total = base
         return total
 
-    def _reserve(self, name: str, elements: int) -> str:
+    def reserve(self, name: str, elements: int) -> str:
+        """Allocate stack memory under a name, at the start of the kernel."""
         size = self.w.lane.width * self.w.lane.bits // 8
-        allocation = f"alloca [{elements} x {self.w.lane.float}], align {min(64, size)}"
-        if self.stack == "ptr":
-            self.prologue.append(f"  {name} = {allocation}")
-        else:
-            self.prologue.append(f"  {name}.generic = {allocation}")
-            self.prologue.append(f"  {name} = addrspacecast ptr {name}.generic to {self.stack}")
+        self.prologue.append(f"  {name} = alloca [{elements} x {self.w.lane.float}], align {min(64, size)}")
         return name

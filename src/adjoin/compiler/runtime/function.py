@@ -13,9 +13,10 @@ from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir import pytree as tree
 from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import TensorSpec, trace
+from adjoin.compiler.runtime.backend import find_target, prebuild
 from adjoin.compiler.runtime.cache import Cache
-from adjoin.compiler.runtime.cuda.kernel import build
-from adjoin.compiler.runtime.operator import BITS, Kernel, check_tensor
+from adjoin.compiler.runtime.kernel import BITS, Kernel
+from adjoin.compiler.runtime.operator import call, check_tensor
 from adjoin.errors import InputError, TraceError
 from adjoin.progress import announced
 
@@ -74,7 +75,7 @@ class Function:
         if batches is None:
             self._check(tensors)
         lengths = self._lengths(given, tensors) if self.kernel.program.integers else ()
-        return self._build(self.kernel(tensors, lengths, batches))
+        return self._build(call(self.kernel, tensors, lengths, batches))
 
     def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
         """The batch shape of each input; None if one of them is not plainly right. Calls go through it: it is quick."""
@@ -105,8 +106,7 @@ class Function:
 
         Builds the function and the gradient of all its outputs to all its inputs.
         """
-        capability = re.fullmatch(r"sm_(\d+)", gpu)
-        if capability is None or dtype not in BITS:
+        if not re.fullmatch(r"sm_\d+", gpu) or dtype not in BITS:
             raise InputError(
                 f"{self.name}: prebuild takes a GPU such as 'sm_90' and float32 or float64, got {gpu}, {dtype}"
             )
@@ -114,8 +114,8 @@ class Function:
         if unknown:
             raise InputError(f"{self.name}: no input '{unknown[0]}'; inputs: {', '.join(self._names)}")
         program = self.kernel.program.with_shared([spec.name in shared for spec in self._specs])
-        for each in (program, vjp(program, [True] * len(self._specs))[0]):
-            build(each, BITS[dtype], int(capability[1]), Cache())
+        for built in (program, vjp(program, [True] * len(self._specs))[0]):
+            prebuild(built, BITS[dtype], find_target(gpu), Cache())
 
     def _check(self, tensors: list[Any]) -> None:
         """Turn numbers into tensors, and raise at the first input that is not right."""

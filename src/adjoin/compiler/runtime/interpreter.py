@@ -15,6 +15,38 @@ from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import ScanSchedule, Schedule
 
 
+class InterpretedKernel:
+    """A program that runs without being compiled."""
+
+    def __init__(self, program: Program):
+        self.program = program
+
+    def partial_sums(self, batch: int) -> int:
+        """One row, the whole sum."""
+        return 1
+
+    def launch(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
+    ) -> None:
+        """Run over a batch; see `adjoin.compiler.runtime.backend.Executable`."""
+        flat = []
+        for spec, tensor in zip(self.program.inputs, inputs, strict=True):
+            steps = () if spec.steps is None else tensor.shape[:1]
+            flat.append(tensor.reshape((*steps, 1 if spec.shared else batch, spec.size)))
+        results = interpret(self.program, flat, dict(zip(self.program.integers, integers, strict=True)))
+        for output, result in zip(outputs, results, strict=True):
+            output.copy_(result.reshape(output.shape))
+
+
+def executable(program: Program, bits: int, device: torch.device) -> InterpretedKernel:
+    """See `adjoin.compiler.runtime.backend.Backend`."""
+    return InterpretedKernel(program)
+
+
+def target(name: str) -> None:
+    """Nothing is compiled here."""
+
+
 def interpret(
     program: Program, inputs: Sequence[torch.Tensor], integers: Mapping[str, int] | None = None
 ) -> list[torch.Tensor]:

@@ -1,219 +1,54 @@
 """Programs as torch functions: batch shapes, autograd of any order, torch.func, torch.compile.
 
-A `Kernel` is a program with its derivatives and its compiled forms, each made when first needed. Gradients are kernels
-again: the backward of a call is a call of the vector-Jacobian program, so that every transform of torch composes.
+Gradients are kernels again: the backward of a call is a call of the vector-Jacobian program, so that every transform of
+torch composes.
 
 Inputs are (*batch, *shape), streams (steps, *batch, *shape). An input without batch dimensions is shared by the batch:
 the kernel reads it once, and its gradient is summed inside the kernel, always in the same order.
 """
 
 import math
-import threading
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
 
-from adjoin.compiler.autodiff.derivatives import jvp, vjp
-from adjoin.compiler.ir.graph import uncollected
-from adjoin.compiler.ir.program import Program, TensorSpec
-from adjoin.compiler.runtime.cpu.kernel import CpuKernel, ask_for_huge_pages
-from adjoin.compiler.runtime.cuda.kernel import CudaKernel
-from adjoin.compiler.runtime.interpreter import interpret
-from adjoin.errors import CompileError, InputError
-from adjoin.progress import announced
+from adjoin.compiler.ir.program import TensorSpec
+from adjoin.compiler.runtime.kernel import BITS, Kernel, find_kernel
+from adjoin.errors import InputError
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-BITS = {torch.float32: 32, torch.float64: 64}
 
 
-class Kernel:
-    """A program, its compiled forms and its derivatives. Safe to use from any thread."""
+def call(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    integers: tuple[int, ...] = (),
+    batches: Sequence[tuple[int, ...]] | None = None,
+) -> list[torch.Tensor]:
+    """Run a kernel on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in.
 
-    def __init__(self, program: Program):
-        self.program = program
-        self.key = program.key
-        self.shares = any(spec.shared for spec in program.inputs)
-        # Kernels that compute the same share what is made of them, and keep alive the one that is found by its key.
-        self._twin = _registry.get(self.key)
-        self._lock = threading.RLock() if self._twin is None else self._twin._lock
-        self._made: dict[Any, Any] = {} if self._twin is None else self._twin._made
-        if self._twin is None:
-            _registry[self.key] = self
-
-    def _once(self, key: Any, make: Any) -> Any:
-        found = self._made.get(key)
-        if found is None:
-            with self._lock:
-                found = self._made.get(key)
-                if found is None:
-                    with announced(f"differentiating {self.program.name}"), uncollected():
-                        found = self._made[key] = make()
-        return found
-
-    def with_shared(self, shared: tuple[bool, ...]) -> "Kernel":
-        """The kernel that reads these inputs once for the batch."""
-        return self._once(("shared", shared), lambda: self._derive(self.program.with_shared(shared)))
-
-    def without_sums(self) -> "Kernel":
-        """The kernel that gives the gradients of shared inputs for each environment."""
-        return self._once("apart", lambda: self._derive(self.program.without_sums()))
-
-    def vjp(self, wanted: tuple[bool, ...], given: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
-        """See `adjoin.compiler.autodiff.derivatives.vjp`."""
-
-        def make() -> tuple[Kernel, list[int]]:
-            program, positions = vjp(self.program, wanted, given)
-            return Kernel(program), positions
-
-        return self._once(("vjp", wanted, given), make)
-
-    def jvp(self, moved: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
-        """See `adjoin.compiler.autodiff.derivatives.jvp`."""
-
-        def make() -> tuple[Kernel, list[int]]:
-            program, positions = jvp(self.program, moved)
-            return Kernel(program), positions
-
-        return self._once(("jvp", moved), make)
-
-    def code(self, device: torch.device, dtype: torch.dtype) -> "CpuKernel | CudaKernel | _Nothing | None":
-        """The compiled form for a device; None where only the interpreter runs."""
-        found = self._made.get((device, dtype))
-        if found is None and device.type == "cpu":
-            return self._once((device, dtype), lambda: CpuKernel(self.program, BITS[dtype]))
-        if found is None and device.type == "cuda":
-            return self._once((device, dtype), lambda: CudaKernel(self.program, BITS[dtype], device))
-        if found is None and device.type == "meta":
-            return self._once((device, dtype), _Nothing)
-        return found
-
-    def _derive(self, program: Program) -> "Kernel":
-        return self if program is self.program else Kernel(program)
-
-    def __call__(
-        self,
-        tensors: Sequence[torch.Tensor],
-        integers: tuple[int, ...] = (),
-        batches: Sequence[tuple[int, ...]] | None = None,
-    ) -> list[torch.Tensor]:
-        """Run on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in.
-
-        Args:
-            tensors: one for each input.
-            integers: the run-time integers.
-            batches: the batch shape of each tensor, if the caller knows them.
-        """
-        kernel, batch, tensors = arrange(self, tensors, batches)
-        tracked = False
-        for tensor in tensors:
-            if tensor.requires_grad:
-                tracked = True
-            if type(tensor) not in _PLAIN:
-                return _opaque(kernel, integers, batch, tensors)
-        if torch.compiler.is_compiling():
+    Args:
+        kernel: what to run.
+        tensors: one for each input.
+        integers: the run-time integers.
+        batches: the batch shape of each tensor, if the caller knows them.
+    """
+    kernel, batch, tensors = arrange(kernel, tensors, batches)
+    tracked = False
+    for tensor in tensors:
+        if tensor.requires_grad:
+            tracked = True
+        if type(tensor) not in _PLAIN:
             return _opaque(kernel, integers, batch, tensors)
-        if torch._C._are_functorch_transforms_active():
-            return list(_Transformed.apply(kernel, integers, batch, *tensors))
-        if (tracked and torch.is_grad_enabled()) or _forward_mode():
-            return list(_Call.apply(kernel, integers, batch, *tensors))
-        return kernel.run(tensors, integers, batch)
-
-    def run(
-        self,
-        tensors: Sequence[torch.Tensor],
-        integers: tuple[int, ...],
-        batch: tuple[int, ...],
-        into: Sequence[torch.Tensor | None] | None = None,
-    ) -> list[torch.Tensor]:
-        """Allocate the results, where `into` has no contiguous tensor for one, and launch; no autograd."""
-        program = self.program
-        dtype, device = tensors[0].dtype, tensors[0].device
-        count = math.prod(batch)
-        code = self.code(device, dtype)
-        places = into or [None] * len(program.outputs)
-        if code is None:
-            results = self._interpret(tensors, integers, batch, count)
-            return [r if place is None else place.copy_(r) for r, place in zip(results, places, strict=True)]
-        words: list[int] = []
-        kept = []
-        for spec, tensor in zip(program.inputs, tensors, strict=True):
-            size = spec.size
-            if tensor.is_contiguous():
-                words += (tensor.data_ptr(), 0, size) if spec.shared else (tensor.data_ptr(), size, size * count)
-                continue
-            rows = 1 if spec.shared else count
-            flat = tensor.reshape((rows, size) if spec.steps is None else (tensor.shape[0], rows, size))
-            if size > 1 and flat.stride(-1) != 1:
-                flat = flat.contiguous()
-            kept.append(flat)
-            words += (flat.data_ptr(), 0 if spec.shared else flat.stride(-2), flat.stride(0))
-        results: list[torch.Tensor] = []
-        for spec, place in zip(program.outputs, places, strict=True):
-            steps = () if spec.steps is None else (self._steps(spec, integers),)
-            rows = -(-count // code.lanes(count)) if spec.shared else count
-            shape = (*steps, rows, spec.size) if spec.shared else (*steps, *batch, *spec.shape)
-            if place is None:
-                place = torch.empty(shape, dtype=dtype, device=device)
-                if device.type == "cpu":
-                    ask_for_huge_pages(place)
-            results.append(place)
-            words += (results[-1].data_ptr(), spec.size, rows * spec.size)
-        if count:
-            code.launch(words, count, integers)
-        for i, spec in enumerate(program.outputs):
-            if spec.shared:
-                steps = () if spec.steps is None else results[i].shape[:1]
-                results[i] = results[i].sum(-2).reshape((*steps, *spec.shape))
-        return results
-
-    def _steps(self, spec: TensorSpec, integers: tuple[int, ...]) -> int:
-        return spec.steps if isinstance(spec.steps, int) else integers[self.program.integers.index(str(spec.steps))]
-
-    def _interpret(
-        self, tensors: Sequence[torch.Tensor], integers: tuple[int, ...], batch: tuple[int, ...], count: int
-    ) -> list[torch.Tensor]:
-        flat = []
-        for spec, tensor in zip(self.program.inputs, tensors, strict=True):
-            steps = () if spec.steps is None else tensor.shape[:1]
-            flat.append(tensor.reshape((*steps, 1 if spec.shared else count, spec.size)))
-        results = []
-        for spec, result in zip(
-            self.program.outputs,
-            interpret(self.program, flat, dict(zip(self.program.integers, integers, strict=True))),
-            strict=True,
-        ):
-            steps = () if spec.steps is None else result.shape[:1]
-            results.append(result.reshape((*steps, *(() if spec.shared else batch), *spec.shape)))
-        return results
-
-    def output_shapes(self, integers: tuple[int, ...], batch: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The shapes of the results."""
-        shapes = []
-        for spec in self.program.outputs:
-            steps = () if spec.steps is None else (self._steps(spec, integers),)
-            shapes.append((*steps, *(() if spec.shared else batch), *spec.shape))
-        return shapes
-
-
-_registry: "weakref.WeakValueDictionary[str, Kernel]" = weakref.WeakValueDictionary()
-
-
-class _Nothing:
-    """What runs on torch's meta device: results there have shapes and no numbers."""
-
-    def lanes(self, batch: int) -> int:
-        return 1
-
-    def launch(self, words: Sequence[int], batch: int, integers: Sequence[int]) -> None:
-        pass
-
-
-def launched(device: torch.device, dtype: torch.dtype) -> list[Program]:
-    """Programs of the kernels that were launched on a device and are still held by somebody."""
-    return [kernel.program for kernel in list(_registry.values()) if (device, dtype) in kernel._made]
+    if torch.compiler.is_compiling():
+        return _opaque(kernel, integers, batch, tensors)
+    if torch._C._are_functorch_transforms_active():
+        return list(_Transformed.apply(kernel, integers, batch, *tensors))
+    if (tracked and torch.is_grad_enabled()) or _forward_mode():
+        return list(_Call.apply(kernel, integers, batch, *tensors))
+    return kernel.run(tensors, integers, batch)
 
 
 def _forward_mode() -> bool:
@@ -231,26 +66,24 @@ def arrange(
     ]
     first = batches[0]
     if all([batch == first for batch in batches]):  # noqa: C419 a generator takes twice as long here
-        if kernel.shares:
-            kernel = kernel.with_shared((False,) * len(specs))
-        return kernel, first, tensors
-    batched = [own for own in batches if len(own)]
-    if all([own == batched[0] for own in batched]):  # noqa: C419
-        return kernel.with_shared(tuple([len(own) == 0 for own in batches])), batched[0], tensors
+        return kernel.with_shared((False,) * len(specs)), first, tensors
+    batched = [shape for shape in batches if len(shape)]
+    if all([shape == batched[0] for shape in batched]):  # noqa: C419
+        return kernel.with_shared(tuple([len(shape) == 0 for shape in batches])), batched[0], tensors
     try:
         batch = torch.broadcast_shapes(*batches)
     except RuntimeError:
-        given = ", ".join(f"'{spec.name}' {tuple(own)}" for spec, own in zip(specs, batches, strict=True))
-        raise InputError(f"{kernel.program.name}: batch shapes do not broadcast: {given}") from None
+        got = ", ".join(f"'{spec.name}' {tuple(shape)}" for spec, shape in zip(specs, batches, strict=True))
+        raise InputError(f"{kernel.program.name}: batch shapes do not broadcast: {got}") from None
     shared, arranged = [], []
-    for spec, tensor, own in zip(specs, tensors, batches, strict=True):
+    for spec, tensor, shape in zip(specs, tensors, batches, strict=True):
         steps = () if spec.steps is None else tensor.shape[:1]
-        shared.append(math.prod(own) == 1 != math.prod(batch))
+        shared.append(math.prod(shape) == 1 != math.prod(batch))
         if shared[-1]:
             tensor = tensor.reshape((*steps, *spec.shape))
-        elif own != batch:
-            missing = (1,) * (len(batch) - len(own))
-            tensor = tensor.reshape((*steps, *missing, *own, *spec.shape)).expand((*steps, *batch, *spec.shape))
+        elif shape != batch:
+            missing = (1,) * (len(batch) - len(shape))
+            tensor = tensor.reshape((*steps, *missing, *shape, *spec.shape)).expand((*steps, *batch, *spec.shape))
         arranged.append(tensor)
     return kernel.with_shared(tuple(shared)), batch, arranged
 
@@ -377,12 +210,12 @@ def _again(
 
 @torch.library.custom_op("adjoin::call", mutates_args=())
 def _call(kernel: str, sizes: list[int], tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    return _lookup(kernel).run(tensors, *_unpack(sizes))
+    return find_kernel(kernel).run(tensors, *_unpack(sizes))
 
 
 @_call.register_fake
 def _(kernel: str, sizes: list[int], tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [tensors[0].new_empty(shape) for shape in _lookup(kernel).output_shapes(*_unpack(sizes))]
+    return [tensors[0].new_empty(shape) for shape in find_kernel(kernel).output_shapes(*_unpack(sizes))]
 
 
 def _opaque(
@@ -403,17 +236,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _backward(ctx: Any, cotangents: list[torch.Tensor | None]) -> Any:
     integers, batch = _unpack(ctx.sizes)
-    return None, None, _pull(_lookup(ctx.kernel), integers, batch, ctx.saved_tensors, cotangents, ctx.wanted)
+    return None, None, _pull(find_kernel(ctx.kernel), integers, batch, ctx.saved_tensors, cotangents, ctx.wanted)
 
 
 _call.register_autograd(_backward, setup_context=_setup)
-
-
-def _lookup(key: str) -> Kernel:
-    try:
-        return _registry[key]
-    except KeyError:
-        raise CompileError("a compiled graph outlived the traced function it calls; keep the function alive") from None
 
 
 def check_tensor(spec: TensorSpec, tensor: Any, name: str) -> None:

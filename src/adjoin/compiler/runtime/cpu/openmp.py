@@ -1,4 +1,4 @@
-"""A team of threads for one call of a kernel: those of the OpenMP runtime that torch has loaded, if it has one.
+"""Threads for one call of a kernel: those of the OpenMP runtime that torch has loaded, if it has one.
 
 They wake up ten times faster than threads of Python do, and are the same that torch's own operations use.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-# Each thread draws a number, which says which piece of the workspace is its own; then all take turns at the batch.
+# Each thread draws a number, which says which piece of the workspace it has; then all take turns at the batch.
 _WORKER = """
 define void @work(ptr %facts) {
 entry:
@@ -32,7 +32,7 @@ entry:
   %size = load i64, ptr %size.at
   %number = atomicrmw add ptr %number.at, i64 1 monotonic
   %offset = mul i64 %number, %size
-  %own = getelementptr i8, ptr %space, i64 %offset
+  %mine = getelementptr i8, ptr %space, i64 %offset
   br label %turn
 turn:
   %first = atomicrmw add ptr %next.at, i64 %stride monotonic
@@ -42,7 +42,7 @@ run:
   %last = add i64 %first, %stride
   %inside = icmp slt i64 %last, %batch
   %end = select i1 %inside, i64 %last, i64 %batch
-  call void %kernel(ptr %words, i64 %first, i64 %end, ptr %own)
+  call void %kernel(ptr %words, i64 %first, i64 %end, ptr %mine)
   br label %turn
 done:
   ret void
@@ -62,10 +62,10 @@ def run(kernel: int, words: int, batch: int, stride: int, space: int, size: int,
         size: bytes of it for one thread.
         threads: how many.
     """
-    found = _team(os.getpid())
-    if found is None:
+    loaded = _load(os.getpid())
+    if loaded is None:
         return False
-    parallel, worker, _ = found
+    parallel, worker, _ = loaded
     facts = (ctypes.c_int64 * 8)(kernel, words, batch, stride, space, size, 0, 0)
     parallel(worker, facts, threads, 0)
     return True
@@ -75,7 +75,7 @@ _BORN = os.getpid()  # OpenMP does not survive a fork, whoever used it before
 
 
 @lru_cache(maxsize=2)
-def _team(process: int) -> tuple[Callable[..., Any], int, Any] | None:
+def _load(process: int) -> tuple[Callable[..., Any], int, Any] | None:
     path = _runtime() if process == _BORN else None
     if path is None:
         return None
@@ -83,7 +83,7 @@ def _team(process: int) -> tuple[Callable[..., Any], int, Any] | None:
     parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     parallel.restype = None
     engine = llvm.create_lljit_compiler()
-    library = llvm.JITLibraryBuilder().add_ir(_WORKER).export_symbol("work").link(engine, "team")
+    library = llvm.JITLibraryBuilder().add_ir(_WORKER).export_symbol("work").link(engine, "openmp")
     return parallel, library["work"], (engine, library)
 
 
@@ -91,7 +91,7 @@ def _runtime() -> str | None:
     """The OpenMP library of this process that speaks GNU's interface: GNU's own, LLVM's or Intel's."""
     try:
         with open("/proc/self/maps") as maps:
-            found = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)\S*\.so\S*)", maps.read())
+            path = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)\S*\.so\S*)", maps.read())
     except OSError:
         return None
-    return found.group(1) if found else None
+    return path.group(1) if path else None

@@ -1,4 +1,4 @@
-"""Row-major access on a CPU: as many rows as a vector has lanes, transposed in registers. See `memory.py`."""
+"""Access to tensors on a CPU: as many rows as a vector has lanes, transposed in registers."""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,25 @@ def chunks(size: int, width: int) -> list[tuple[int, int]]:
     return pieces
 
 
-class Rows:
-    """Row-major access on a CPU, by blocks of as many environments as a vector has lanes.
+class TransposingMemory:
+    """Access to tensors by blocks of as many environments as a vector has lanes; see `codegen.memory.Memory`.
 
     Addresses are computed anew, from words read as volatile, wherever rows are read or written: kept in registers from
     one place to the next they would all be alive throughout a kernel, on which LLVM's register allocator takes minutes.
     """
 
-    def __init__(self, writer: Writer, layout: Layout):
+    def __init__(self, writer: Writer, layout: Layout, load_at_start: bool):
         self.writer = writer
         self.layout = layout
+        self.load_at_start = load_at_start
+
+    def loads_at_start(self, tensor: int, spec: TensorSpec) -> bool:
+        """Whether the kernel is small enough to have everything in registers, where addresses are at hand."""
+        return self.load_at_start
+
+    def can_reload(self, tensor: int) -> bool:
+        """No: reading a row again costs its transposition."""
+        return False
 
     def prefetch(self, tensor: int, spec: TensorSpec, write: bool) -> None:
         """Ask for the lines that the next block will touch.
@@ -55,16 +64,16 @@ class Rows:
     def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
         """The given columns of a tensor, and maybe others, one operand a column."""
         w, lane = self.writer, self.writer.lane
-        found: dict[int, str] = {}
+        operands: dict[int, str] = {}
         if spec.shared:
             base = self._address(tensor, step)
             for column in sorted(columns):
                 pointer = w.emit(f"getelementptr {lane.scalar}, ptr {base}, i64 {column}")
-                found[column] = _broadcast(w, w.emit(f"load {lane.scalar}, ptr {pointer}"))
-            return found
+                operands[column] = _broadcast(w, w.emit(f"load {lane.scalar}, ptr {pointer}"))
+            return operands
         rows: list[str] = []
         for start, count in chunks(spec.size, lane.width):
-            if all(column in found or column not in columns for column in range(start, start + count)):
+            if all(column in operands or column not in columns for column in range(start, start + count)):
                 continue
             rows = rows or self._rows(tensor, step)
             kind = f"<{count} x {lane.scalar}>"
@@ -73,11 +82,11 @@ class Rows:
                 pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i64 {start}")
                 pieces.append(w.emit(f"load {kind}, ptr {pointer}, align {lane.bits // 8}"))
             vectors = _concatenate(w, pieces, count)
-            found.update(zip(range(start, start + count), _columns(w, vectors), strict=True))
+            operands.update(zip(range(start, start + count), _columns(w, vectors), strict=True))
         if lane.width == 1:
             kind = f"<1 x {lane.scalar}>"
-            return {column: w.emit(f"extractelement {kind} {value}, i64 0") for column, value in found.items()}
-        return found
+            return {column: w.emit(f"extractelement {kind} {value}, i64 0") for column, value in operands.items()}
+        return operands
 
     def store(self, tensor: int, spec: TensorSpec, start: int, values: list[str], step: str | None) -> None:
         """Write some columns: a whole chunk of the row."""
@@ -121,21 +130,21 @@ class Rows:
         rest = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
         return w.emit(f"sub i64 {rest}, 1")
 
-    def look_up(self, tensor: int, spec: TensorSpec, index: str, alike: bool) -> str:
-        """One number of each row of a table; `alike`: at one index for all lanes."""
+    def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
+        """One number of each lane's row of a table."""
         w, lane = self.writer, self.writer.lane
         rows = [self._address(tensor, None)] * lane.width if spec.shared else self._rows(tensor, None)
-        found = "poison"
+        numbers = "poison"
         for i, row in enumerate(rows):
-            own = index if alike else w.emit(f"extractelement {lane.vector('i32')} {index}, i64 {i}")
-            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i32 {own}")
+            place = index if uniform else w.emit(f"extractelement {lane.vector('i32')} {index}, i64 {i}")
+            pointer = w.emit(f"getelementptr {lane.scalar}, ptr {row}, i32 {place}")
             number = w.emit(f"load {lane.scalar}, ptr {pointer}")
-            if alike and spec.shared:
+            if uniform and spec.shared:
                 return _broadcast(w, number)
             if lane.width == 1:
                 return number
-            found = w.emit(f"insertelement {lane.float} {found}, {lane.scalar} {number}, i64 {i}")
-        return found
+            numbers = w.emit(f"insertelement {lane.float} {numbers}, {lane.scalar} {number}, i64 {i}")
+        return numbers
 
     def _address(self, tensor: int, step: str | None) -> str:
         """Where a tensor, or one of its steps, begins."""

@@ -1,17 +1,17 @@
-"""Row-major access on a GPU: a warp copies 32 rows through its piece of shared memory. See `memory.py`."""
+"""Access to tensors on a GPU: a warp copies 32 rows through its piece of shared memory."""
 
 from collections.abc import Sequence
 
-from adjoin.compiler.codegen.layout import WARP
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.program import TensorSpec
 
+WARP = 32  # threads
 WIDE = 128  # bits that a thread moves at once, where rows are made of such units
-KEPT = 96 << 10  # bytes of shared memory a warp that inputs may occupy; an input too many passes through the tile
+RESIDENT = 96 << 10  # bytes of shared memory a warp that inputs may occupy; an input too many passes through the tile
 
 
-class Staged:
-    """Row-major access on a GPU through a warp's own piece of shared memory.
+class StagingMemory:
+    """Access to tensors through a warp's own piece of shared memory; see `codegen.memory.Memory`.
 
     Row inputs are brought in together when the kernel starts and stay there until used, as far as there is room; a step
     of a stream and the outputs pass through one further tile.
@@ -22,7 +22,7 @@ class Staged:
         self.words = words
         self.offset = 0  # elements of shared memory a warp, as far as given out
         self.tile: int | None = None
-        self.kept: dict[int, dict[int, tuple[int, int]]] = {}
+        self.resident: dict[int, dict[int, tuple[int, int]]] = {}
         self.bases: dict[tuple[int, str | None], str] = {}
 
     def begin(self, lane_index: str, first: str, limit: str, warp_base: str) -> None:
@@ -34,9 +34,9 @@ class Staged:
         pending = []
         for tensor, spec in tensors:
             needed = sum(WARP * (count | 1) for _, count in self.chunks(spec))
-            if (self.offset + needed) * self.writer.lane.bits // 8 > KEPT:
+            if (self.offset + needed) * self.writer.lane.bits // 8 > RESIDENT:
                 continue
-            places = self.kept[tensor] = {}
+            places = self.resident[tensor] = {}
             for start, count in self.chunks(spec):
                 pitch = count | 1
                 places.update({start + i: (self.offset + i, pitch) for i in range(count)})
@@ -44,27 +44,35 @@ class Staged:
                 self.offset += WARP * pitch
         self._commit(pending)
 
+    def loads_at_start(self, tensor: int, spec: TensorSpec) -> bool:
+        """Whether an input has no place in shared memory: it passes through the tile before that is used otherwise."""
+        return not spec.shared and tensor not in self.resident
+
+    def can_reload(self, tensor: int) -> bool:
+        """Whether an input stays in shared memory."""
+        return tensor in self.resident
+
     def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
         """The given columns of a tensor, one operand a column."""
         w, scalar = self.writer, self.writer.lane.scalar
         if spec.shared:
             base = self._address(tensor, "0", step)
-            found = {}
+            operands = {}
             for column in sorted(columns):
                 pointer = w.emit(f"getelementptr {scalar}, ptr addrspace(1) {base}, i64 {column}")
-                found[column] = w.emit(f"load {scalar}, ptr addrspace(1) {pointer}, !invariant.load !0")
-            return found
-        if tensor in self.kept:
-            return {column: self._read(*self.kept[tensor][column]) for column in columns}
-        found = {}
+                operands[column] = w.emit(f"load {scalar}, ptr addrspace(1) {pointer}, !invariant.load !0")
+            return operands
+        if tensor in self.resident:
+            return {column: self._read(*self.resident[tensor][column]) for column in columns}
+        operands = {}
         for start, count in self.chunks(spec):
             wanted = [column for column in sorted(columns) if start <= column < start + count]
             if wanted:
                 base = self._tile()
                 self._commit(self._gather(tensor, start, count, step, base))
-                found.update({column: self._read(base + column - start, count | 1) for column in wanted})
+                operands.update({column: self._read(base + column - start, count | 1) for column in wanted})
                 self._barrier()
-        return found
+        return operands
 
     def store(self, tensor: int, spec: TensorSpec, start: int, values: list[str], step: str | None) -> None:
         """Write some columns: a whole chunk of the row."""
@@ -89,7 +97,7 @@ class Staged:
                 w.line(f"  store {lane.scalar} {value}, ptr addrspace(1) {pointer}")
         self._barrier()
 
-    def look_up(self, tensor: int, spec: TensorSpec, index: str, alike: bool) -> str:
+    def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
         """One number of the thread's row of a table."""
         w, scalar = self.writer, self.writer.lane.scalar
         row = "0"
@@ -119,8 +127,8 @@ class Staged:
         key = (tensor, step)
         if key not in self.bases:
             self.bases[key] = self._address(tensor, self.first, step)
-        own = w.emit(f"and i32 {self.lane_index}, {units - 1}")
-        column = w.emit(f"mul i32 {own}, {width}")
+        unit_index = w.emit(f"and i32 {self.lane_index}, {units - 1}")
+        column = w.emit(f"mul i32 {unit_index}, {width}")
         down = w.emit(f"udiv i32 {self.lane_index}, {units}")
         for i in range(units):
             row = self._valid(w.emit(f"add i32 {down}, {i * (WARP // units)}"))

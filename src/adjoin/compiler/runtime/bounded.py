@@ -1,0 +1,87 @@
+"""A cache in memory that is bounded, safe for threads, and computes each value once."""
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class BoundedCache(Generic[Value]):
+    """Values by key, at most so many: beyond, the one that was not asked for longest goes.
+
+    A value is computed when it is first asked for. Threads that ask for it meanwhile wait for it, and those that ask
+    for another do not. A value that is here costs one look-up and no lock.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self._entries: dict[Hashable, _Entry[Value]] = {}
+        self._pending: dict[Hashable, threading.RLock] = {}
+        self._lock = threading.Lock()
+        self._clock = itertools.count()
+
+    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """The value of a key, computed unless it is here."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._compute(key, compute)
+        entry.used = next(self._clock)
+        return entry.value
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> list[tuple[Hashable, Value]]:
+        """What is here, by key."""
+        return [(key, entry.value) for key, entry in list(self._entries.items())]
+
+    def _compute(self, key: Hashable, compute: Callable[[], Value]) -> "_Entry[Value]":
+        with self._lock:
+            pending = self._pending.setdefault(key, threading.RLock())
+        with pending:
+            try:
+                entry = self._entries.get(key)
+                if entry is None:
+                    entry = _Entry(compute(), next(self._clock))
+                    with self._lock:
+                        self._entries[key] = entry
+                        while len(self._entries) > self.size:
+                            del self._entries[min(self._entries, key=lambda other: self._entries[other].used)]
+                return entry
+            finally:
+                with self._lock:
+                    self._pending.pop(key, None)
+
+
+class _Entry(Generic[Value]):
+    __slots__ = ("used", "value")
+
+    def __init__(self, value: Value, used: int):
+        self.value, self.used = value, used
+
+
+class PerOwner(Generic[Value]):
+    """A bounded cache for each of some objects, which goes when its owner does."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self._caches: weakref.WeakKeyDictionary[Any, BoundedCache[Value]] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def get(self, owner: Any, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """The value of an owner's key, computed unless it is here. The value must not hold the owner."""
+        return self.of(owner).get(key, compute)
+
+    def of(self, owner: Any) -> BoundedCache[Value]:
+        """The cache of an owner."""
+        cache = self._caches.get(owner)
+        if cache is None:
+            with self._lock:
+                cache = self._caches.setdefault(owner, BoundedCache(self.size))
+        return cache

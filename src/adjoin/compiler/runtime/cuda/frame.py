@@ -1,0 +1,80 @@
+"""The frame of a kernel on an NVIDIA GPU: one thread an environment; a warp shares its staging memory."""
+
+from adjoin.compiler.codegen.layout import Layout
+from adjoin.compiler.codegen.renderer import Rendered, Renderer
+from adjoin.compiler.codegen.storage import Storage
+from adjoin.compiler.codegen.writer import Lane, Writer
+from adjoin.compiler.ir.program import Program
+from adjoin.compiler.runtime.cuda.staging import WARP, StagingMemory
+
+REGISTERS = 256  # 32-bit values that every program keeps alive; faster to compile and to run than unlimited
+BLOCK = 4000  # nodes of a basic block
+
+
+class LocalStorage(Storage):
+    """The stack is local memory, and the same element of neighboring threads' workspaces lies side by side.
+
+    Attributes:
+        thread: the operand that numbers this thread among all.
+    """
+
+    stack = "ptr addrspace(5)"
+    thread = ""
+
+    def workspace_element(self, index: str) -> str:
+        """The typed address of an element of the thread's workspace."""
+        w, kind = self.w, self.w.lane.float
+        threads = w.emit(f"add i64 {self.words[self.layout.batch]}, {WARP - 1}")
+        threads = w.emit(f"and i64 {threads}, {-WARP}")  # every thread of the last warp has a column of its own
+        index = w.emit(f"add i64 {w.emit(f'mul i64 {index}, {threads}')}, {self.thread}")
+        base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
+        return f"ptr addrspace(1) {w.emit(f'getelementptr {kind}, ptr addrspace(1) {base}, i64 {index}')}"
+
+    def reserve(self, name: str, elements: int) -> str:
+        """Allocate local memory under a name, at the start of the kernel."""
+        super().reserve(f"{name}.generic", elements)
+        self.prologue.append(f"  {name} = addrspacecast ptr {name}.generic to {self.stack}")
+        return name
+
+
+def render(program: Program, lane: Lane) -> Rendered:
+    """The kernel that takes the words of its layout as arguments."""
+    layout = Layout.of(program)
+    w = Writer(lane)
+    words = [f"%w{i}" for i in range(layout.words)]
+    storage, memory = LocalStorage(w, layout, words), StagingMemory(w, words)
+    renderer = Renderer(program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK)
+    thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
+    lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
+    warp = w.emit(f"lshr i32 {thread}, 5")
+    block_start = w.emit(f"mul i64 {w.emit(f'zext i32 {block} to i64')}, {w.emit(f'zext i32 {size} to i64')}")
+    warp_start = w.emit(f"sub i32 {thread}, {lane_index}")
+    first = w.emit(f"add i64 {block_start}, {w.emit(f'zext i32 {warp_start} to i64')}")
+    batch = words[layout.batch]
+    outside = w.emit(f"icmp sge i64 {first}, {batch}")
+    w.line(f"  br i1 {outside}, label %done, label %inside")
+    w.label("inside")
+    rest = w.emit(f"sub i64 {w.emit(f'sub i64 {batch}, {first}')}, 1")
+    rest = w.intrinsic("llvm.smin.i64", "i64", ("i64", rest), ("i64", str(WARP)))
+    limit = w.emit(f"trunc i64 {rest} to i32")
+    offset = w.emit(f"mul i32 {warp}, SHARED")
+    patch = len(w.lines) - 1
+    base = w.emit(f"getelementptr {lane.scalar}, ptr addrspace(3) @shared, i32 {offset}")
+    memory.begin(lane_index, first, limit, base)
+    storage.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
+    storage.hide_zero()
+    live = set(program.schedule.order)
+    rows = [
+        (i, spec)
+        for i, (spec, nodes) in enumerate(zip(program.inputs, program.sources, strict=True))
+        if not spec.shared and spec.steps is None and not spec.table and not live.isdisjoint(nodes)
+    ]
+    memory.fetch(rows)
+    renderer.run()
+    w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
+    w.line("  br label %done")
+    w.label("done")
+    w.line("  ret void")
+    head = f"define ptx_kernel void @kernel({', '.join(f'i64 {word}' for word in words)}) #0 {{"
+    shared = f"@shared = external addrspace(3) global [0 x {lane.scalar}], align 16\n"
+    return renderer.finish(head, shared, "attributes #0 = { nounwind }\n!0 = !{}", memory.offset)
