@@ -1,4 +1,8 @@
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,7 +173,7 @@ def test_code_does_not_grow_with_the_trip_count():
     assert pairs[0].operations == pairs[1].operations
 
 
-def test_the_digest_is_of_content():
+def test_the_digest_is_of_what_is_computed():
     def make(factor, name="f"):
         return trace(name, lambda x: factor * at.loop(3, lambda i, c: c * x[1], x[0]), [TensorSpec("x", (3,))])[0]
 
@@ -178,3 +182,35 @@ def test_the_digest_is_of_content():
     assert make(2.0).digest != make(2.0).with_shared([True]).digest
     assert traced(lambda x: x[0] + 0 * x[1]).digest == traced(lambda x: x[0]).digest
     assert traced(lambda x: x[0]).digest != traced(lambda x: x[1]).digest
+
+
+DESCRIBE = """
+import hashlib, sys
+sys.path[:0] = sys.argv[1:]
+from random_programs import random_program
+import adjoin
+from adjoin import trace as at
+from adjoin.compiler.autodiff.derivatives import jvp, vjp
+from adjoin.compiler.runtime.cpu.kernel import CpuTarget
+
+target = CpuTarget("x86_64-unknown-linux-gnu", "haswell", "", 256, True)
+model = adjoin.robots.load("two_link")
+aba = at.function(q=2, v=2, tau=2)(lambda q, v, tau: adjoin.aba(model, q, v, tau))  # has an implicit rule
+for program in (random_program(3, 20), aba.kernel.program):
+    inputs = [True] * len(program.inputs)
+    for one in (program, vjp(program, inputs)[0], jvp(program, inputs)[0]):
+        texts = [target.render(one, lane).text for lane in target.lanes(64)]
+        print(one.digest, one.key, *[hashlib.sha256(text.encode()).hexdigest() for text in texts])
+"""
+
+
+def test_digests_and_code_are_the_same_in_every_process():
+    here = str(Path(__file__).parent)
+    outputs = set()
+    for seed in ("0", "1", "2"):
+        command = [sys.executable, "-c", DESCRIBE, here, *sys.path]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        outputs.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(outputs) == 1
+    lines = outputs.pop().split("\n")[:-1]
+    assert len(lines) == len({line.split()[0] for line in lines}) == 6

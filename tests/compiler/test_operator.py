@@ -347,7 +347,7 @@ def test_memory_is_given_back():
     kernel = at.function(x=2)(lambda x: x * 3.0)
     kernel(torch.zeros(2))
     gc.collect()
-    code = kernel.kernel.code(torch.device("cpu"), torch.float32)
+    code = kernel.kernel.executable(torch.device("cpu"), torch.float32)
     assert code is not None
     import weakref
 
@@ -362,7 +362,7 @@ def test_equal_kernels_share_their_code_and_outlive_each_other():
     x = torch.ones(3, 2, requires_grad=True)
     compiled = torch.compile(lambda x: first(x).sum(), fullgraph=True, backend="aot_eager")
     assert compiled(x).item() == 30.0
-    assert second.kernel.code(x.device, x.dtype) is first.kernel.code(x.device, x.dtype)
+    assert second.kernel.executable(x.device, x.dtype) is first.kernel.executable(x.device, x.dtype)
     del second
     gc.collect()
     compiled(x).backward()

@@ -1,3 +1,7 @@
+import math
+import subprocess
+import sys
+
 import pytest
 import torch
 from kernel_checks import check_kernel
@@ -54,15 +58,36 @@ def test_one_in_another_passes_the_common_checks():
     check_kernel(one_in_another.kernel, [mixed(43, 2)])
 
 
-def test_what_is_not_taken_is_not_computed():
+LONG = """
+import torch
+from adjoin import trace as at
+
+def repeated(depth, z):
+    return 0.5 * at.sin(z) if depth == 0 else at.loop(10_000, lambda _, z: repeated(depth - 1, z), z)
+
+function = at.function(x=1)(lambda x: at.when(x[0] > 0.0, lambda z: repeated(3, z), x[0]))
+for batch in (1, 100):
+    x = -torch.ones(batch, 1, dtype=torch.float64, requires_grad=True)
+    result = function(x)
+    assert torch.equal(result, x[:, 0])
+    assert torch.equal(torch.autograd.grad(result.sum(), x)[0], torch.ones_like(x))
+"""
+
+
+def test_what_no_environment_needs_is_skipped_forward_and_backward():
+    # The function takes 10^12 steps, which is hours, unless it is skipped.
+    subprocess.run([sys.executable, "-c", LONG], check=True, timeout=240)
+
+
+def test_what_is_not_taken_has_no_influence():
     @adjoin.function(x=1)
     def fails(x):
         return at.when(x[0] > 0.0, lambda z: at.log(z), x[0])
 
-    x = torch.tensor([[-1.0], [-2.0]], dtype=torch.float64, requires_grad=True)
-    found = fails(x)
-    assert torch.equal(found, x[:, 0])
-    assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.ones_like(x))
+    x = torch.tensor([[-1.0], [2.0], [-2.0]], dtype=torch.float64, requires_grad=True)
+    result = fails(x)
+    assert result.tolist() == [-1.0, pytest.approx(math.log(2.0)), -2.0]
+    assert torch.autograd.grad(result.sum(), x)[0].tolist() == [[1.0], [0.5], [1.0]]
 
 
 def test_a_bad_environment_does_not_reach_its_neighbors_through_a_branch():

@@ -1,5 +1,6 @@
 """How quantities are called: alone, together, inside traced functions, by torch's transforms; and what errors say."""
 
+import collections
 import gc
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from reference import CORE, samples
 from small import chain, tree
 
 import adjoin
+from adjoin.compiler.runtime.kernel import launched
+from adjoin.dynamics import call as calls
 from adjoin.dynamics.aba import aba, minverse
 from adjoin.dynamics.call import call, compute
 from adjoin.dynamics.crba import crba
@@ -22,6 +25,8 @@ from adjoin.dynamics.passive import passive_forces
 from adjoin.dynamics.quantity import QUANTITIES, quantity
 from adjoin.dynamics.rnea import bias_forces, gravity_forces, rnea
 from adjoin.errors import AdjoinError, InputError, ModelError, TraceError
+
+META = torch.device("meta")
 
 
 def alone(model, q, v, a, tau, **more):
@@ -48,23 +53,27 @@ def test_together_is_the_same_as_alone(model):
         close(together[name], value, 1e-12)
 
 
-def operations(model, *quantities):
-    """Of the kernel that computes these."""
-
-    @adjoin.function(q=model.nq, v=model.nv, a=model.nv)
-    def function(q, v, a):
-        return compute(model, q, v, a, a, quantities=list(quantities))
-
-    return function.kernel.program.operations
+def launches(model, *quantities):
+    """The programs that computing these on tensors launches."""
+    before = {id(program) for program in launched(META, torch.float64)}
+    q, v, a = (torch.zeros(3, n, dtype=torch.float64, device=META) for n in (model.nq, model.nv, model.nv))
+    compute(model, q, v, a, a, quantities=list(quantities))
+    return [program for program in launched(META, torch.float64) if id(program) not in before]
 
 
-def test_what_quantities_share_is_computed_once():
-    model = robot("go2")
-    aba_alone, bias_alone, minverse_alone = (operations(model, name) for name in ("aba", "bias_forces", "minverse"))
+def test_what_quantities_share_is_computed_once_in_one_launch():
+    go2 = robot("go2")
+    model = go2.with_parameters({"mass": 1.5 * go2.parameters(dtype=torch.float64)["mass"]})  # with kernels of its own
+    names = ("aba", "bias_forces", "minverse")
+    single = {name: launches(model, name) for name in names}
+    assert [len(programs) for programs in single.values()] == [1, 1, 1]
+    (together,) = launches(model, *names)
+    used = collections.Counter(node.op for node in together.schedule.order)
+    joints = model.nv - 6
+    assert used["sin"] == used["cos"] == joints, "the transforms of the joints are those of all quantities"
     # Forward dynamics begins with the forces of bias_forces on each body, and its inertias are those of minverse.
-    assert operations(model, "aba", "bias_forces") < aba_alone + 0.3 * bias_alone
-    assert operations(model, "aba", "minverse") < 0.85 * (aba_alone + minverse_alone)
-    assert operations(model, "rnea", "crba", "aba") < sum(operations(model, name) for name in ("rnea", "crba", "aba"))
+    aba_alone, bias_alone, minverse_alone = (single[name][0].operations for name in names)
+    assert together.operations < aba_alone + 0.3 * bias_alone + 0.7 * minverse_alone
 
 
 def test_labels_and_options():
@@ -169,19 +178,26 @@ def test_equal_models_share_their_kernels():
     assert torch.equal(rnea(one, q, v, a), rnea(other, q, v, a))
 
 
-def test_from_many_threads_at_once():
+def test_from_many_threads_at_once_a_kernel_is_traced_once(monkeypatch):
     model = chain("revolute", "prismatic", "ball")
     q, v, a, tau = samples(model, 32)
-    results = [None] * 8
+    plain, traced, barrier, results = calls._traced, [], threading.Barrier(64), [None] * 64
+
+    def counted(*args):
+        traced.append(args)
+        return plain(*args)
 
     def work(i):
+        barrier.wait()
         results[i] = compute(model, q, v, a, tau, quantities=["aba", "rnea"])
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    monkeypatch.setattr(calls, "_traced", counted)
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(64)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(traced) == 1
     for result in results:
         assert torch.equal(result["aba"], results[0]["aba"])
         assert torch.equal(result["rnea"], results[0]["rnea"])

@@ -36,10 +36,10 @@ def vjp(program: Program, wanted: Sequence[bool], seeded: Sequence[bool] | None 
             cotangents.append(input_nodes(graph, specs[-1], len(program.inputs) + len(cotangents)))
             seeds += zip(target, cotangents[-1], strict=True)
     guard = None if guard is None else copy([guard], mapping, graph, record_carry=True)[0]
-    asked = [i for i, is_wanted in enumerate(wanted) if is_wanted and not program.inputs[i].table]
-    nodes = iter(pullback(graph, seeds, [node for i in asked for node in sources[i]]))
+    positions = [i for i, is_wanted in enumerate(wanted) if is_wanted and not program.inputs[i].table]
+    nodes = iter(pullback(graph, seeds, [node for i in positions for node in sources[i]]))
     present, outputs, gradients = [], [], []
-    for i in asked:
+    for i in positions:
         gradient = [next(nodes) for _ in sources[i]]
         if any(node is not None for node in gradient):
             present.append(i)

@@ -8,7 +8,7 @@ are cut so that the products which must be exact still are.
 The polynomials are minimax fits of relative error, made for this file: Remez exchange, each coefficient rounded before
 the rest is fitted again. NaN gives NaN, and signed zeros, infinities and subnormals are those of C99. "At most" in a
 docstring is the largest error met in units in the last place (ulp), as f32 / f64, of about 10^8 and 10^5 arguments
-against numpy in f64 and mpmath, fused or not; `tests/trace/test_elementary.py` holds them to it.
+against numpy in f64 and mpmath, fused or not; `tests/compiler/test_elementary.py` holds them to it.
 """
 
 import math

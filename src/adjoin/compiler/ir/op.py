@@ -65,10 +65,10 @@ class Op:
             raise TraceError(
                 f"the operation '{self.name}' has no derivative; adjoin.compiler.ir.ops is where to add one"
             )
-        found = self.derivative(result, *args)
-        if isinstance(found, Branch):
-            return found
-        partials = found if isinstance(found, tuple) else (found,)
+        derivative = self.derivative(result, *args)
+        if isinstance(derivative, Branch):
+            return derivative
+        partials = derivative if isinstance(derivative, tuple) else (derivative,)
         return [partial if isinstance(partial, list) else [partial] for partial in partials]
 
     @property

@@ -128,21 +128,21 @@ class Cache:
         return len(self._entries(remove=True))
 
     def _entries(self, remove: bool) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         if self.folder is None:
-            return found
+            return sizes
         try:
             with _Directory(self.folder) as directory:
                 for match, status in directory.files(_ENTRY):
                     if not remove or directory.remove(match.string):
-                        found[match[1]] = status.st_size
+                        sizes[match[1]] = status.st_size
                 if remove:
                     directory.sweep(older_than=-math.inf)
         except FileNotFoundError:
             pass
         except OSError as problem:
             _warn(self.folder, problem)
-        return found
+        return sizes
 
 
 class _Directory:

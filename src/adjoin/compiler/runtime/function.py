@@ -66,15 +66,15 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors (*batch, *shape), in the declared order or by name."""
-        if len(args) == len(self._specs) == len(self._names):
-            given, tensors = None, list(args)
+        if len(args) == len(self._specs) == len(self._names) and not kwargs:
+            arguments, tensors = {}, list(args)
         else:
-            given = self._bind(args, kwargs)
-            tensors = [given[spec.name] for spec in self._specs]
+            arguments = self._bind(args, kwargs)
+            tensors = [arguments[spec.name] for spec in self._specs]
         batches = None if self._streams else self._batches(tensors)
         if batches is None:
             self._check(tensors)
-        lengths = self._lengths(given, tensors) if self.kernel.program.integers else ()
+        lengths = self._lengths(arguments, tensors) if self.kernel.program.integers else ()
         return self._build(call(self.kernel, tensors, lengths, batches))
 
     def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
@@ -85,16 +85,16 @@ class Function:
         dtype, device = first.dtype, first.device
         if dtype not in BITS:
             return None
-        found = []
+        batches = []
         for tensor, (rank, shape) in zip(tensors, self._plain, strict=True):
             if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.device != device:
                 return None
-            whole = tensor.shape
-            size = len(whole) - rank
-            if whole[size:] != shape:
+            full = tensor.shape
+            size = len(full) - rank
+            if full[size:] != shape:
                 return None
-            found.append(whole[:size])
-        return found
+            batches.append(full[:size])
+        return batches
 
     def prebuild(self, gpu: str, dtype: torch.dtype = torch.float32, shared: Sequence[str] = ()) -> None:
         """Compile for a named GPU into the cache, on a machine that need not have one.
@@ -136,23 +136,23 @@ class Function:
         names = self._names
         if len(args) > len(names):
             raise InputError(f"{self.name}: takes {len(names)} inputs ({', '.join(names)}), got {len(args)}")
-        given = dict(zip(names, args, strict=False))
+        arguments = dict(zip(names, args, strict=False))
         for name, value in kwargs.items():
             if name not in names:
                 raise InputError(f"{self.name}: no input '{name}'; inputs: {', '.join(names)}")
-            if name in given:
+            if name in arguments:
                 raise InputError(f"{self.name}: '{name}' was given twice")
-            given[name] = value
-        missing = [name for name in names if name not in given]
+            arguments[name] = value
+        missing = [name for name in names if name not in arguments]
         if missing:
             raise InputError(f"{self.name}: missing {', '.join(missing)}; inputs: {', '.join(names)}")
-        return given
+        return arguments
 
-    def _lengths(self, given: dict[str, Any] | None, tensors: list[torch.Tensor]) -> tuple[int, ...]:
-        """The run-time integers: those given, and the number of steps of the streams."""
+    def _lengths(self, arguments: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[int, ...]:
+        """The run-time integers: those among the arguments, and the number of steps of the streams."""
         values: dict[str, int] = {}
         for name in self._integers:
-            value = (given or {})[name]
+            value = arguments[name]
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise InputError(f"{self.name}: '{name}' must be a whole number of at least 0, got {value!r}")
             values[name] = value

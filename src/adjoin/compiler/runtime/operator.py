@@ -96,7 +96,7 @@ class _Call(torch.autograd.Function):
         ctx: Any, kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: torch.Tensor
     ) -> Any:
         results = tuple(kernel.run(tensors, integers, batch))
-        _remember(ctx, (kernel, integers, batch, *tensors), results)
+        _save(ctx, (kernel, integers, batch, *tensors), results)
         return results
 
     @staticmethod
@@ -112,8 +112,8 @@ class _Call(torch.autograd.Function):
         kernel, positions = ctx.kernel.jvp(moved)
         results: list[torch.Tensor | None] = [None] * len(ctx.shapes)
         if positions:
-            given = [tangent for tangent in tangents[3:] if tangent is not None]
-            for i, result in zip(positions, _again(kernel, ctx.integers, ctx.batch, [*tensors, *given]), strict=True):
+            inputs = [*tensors, *[tangent for tangent in tangents[3:] if tangent is not None]]
+            for i, result in zip(positions, _call_derived(kernel, ctx.integers, ctx.batch, inputs), strict=True):
                 results[i] = result
         like = tensors[0]
         return tuple(like.new_zeros(s) if r is None else r for r, s in zip(results, ctx.shapes, strict=True))
@@ -130,7 +130,7 @@ class _Transformed(_Call):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _remember(ctx, inputs, output)
+        _save(ctx, inputs, output)
 
     @staticmethod
     def vmap(
@@ -142,7 +142,7 @@ class _Transformed(_Call):
         *tensors: Any,
     ) -> Any:
         specs = kernel.program.inputs
-        whole = (info.batch_size, *batch)
+        mapped = (info.batch_size, *batch)
         shared, moved = [], []
         for spec, tensor, dim in zip(specs, tensors, in_dims[3:], strict=True):
             place = 0 if spec.steps is None else 1
@@ -154,8 +154,8 @@ class _Transformed(_Call):
                 if spec.shared:
                     tensor = tensor.reshape((*tensor.shape[: place + 1], *(1,) * len(batch), *spec.shape))
             steps = tensor.shape[:place]
-            moved.append(tensor if shared[-1] else tensor.expand((*steps, *whole, *spec.shape)))
-        results = list(_Transformed.apply(kernel.without_sums().with_shared(tuple(shared)), integers, whole, *moved))
+            moved.append(tensor if shared[-1] else tensor.expand((*steps, *mapped, *spec.shape)))
+        results = list(_Transformed.apply(kernel.without_sums().with_shared(tuple(shared)), integers, mapped, *moved))
         for i, spec in enumerate(kernel.program.outputs):
             if spec.shared and batch:
                 first = 1 if spec.steps is None else 2
@@ -163,7 +163,7 @@ class _Transformed(_Call):
         return tuple(results), tuple(0 if spec.steps is None else 1 for spec in kernel.program.outputs)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], results: tuple[torch.Tensor, ...]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], results: tuple[torch.Tensor, ...]) -> None:
     ctx.kernel, ctx.integers, ctx.batch, *tensors = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors)
@@ -181,11 +181,11 @@ def _pull(
 ) -> list[torch.Tensor | None]:
     """The gradients of the wanted inputs, as a call of the vector-Jacobian kernel."""
     gradients: list[torch.Tensor | None] = [None] * len(tensors)
-    given = tuple(cotangent is not None for cotangent in cotangents)
-    backward, positions = kernel.vjp(tuple(wanted), given)
+    seeded = tuple(cotangent is not None for cotangent in cotangents)
+    backward, positions = kernel.vjp(tuple(wanted), seeded)
     if positions:
         present = [cotangent for cotangent in cotangents if cotangent is not None]
-        for i, gradient in zip(positions, _again(backward, integers, batch, [*tensors, *present]), strict=True):
+        for i, gradient in zip(positions, _call_derived(backward, integers, batch, [*tensors, *present]), strict=True):
             gradients[i] = gradient
     for i, is_wanted in enumerate(wanted):
         if is_wanted and gradients[i] is None:
@@ -193,7 +193,7 @@ def _pull(
     return gradients
 
 
-def _again(
+def _call_derived(
     kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], tensors: list[torch.Tensor]
 ) -> Sequence[torch.Tensor]:
     """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active."""

@@ -181,8 +181,8 @@ class LoadedCode:
         threads = min(torch.get_num_threads(), -(-batch // self.tile))
         stride = max(1, batch // (threads * 8 * self.tile)) * self.tile
         space = torch.empty(size * threads, dtype=torch.uint8)
-        held = ctypes.create_string_buffer(arguments, len(arguments))
-        if openmp.run(self.address, ctypes.addressof(held), batch, stride, space.data_ptr(), size, threads):
+        buffer = ctypes.create_string_buffer(arguments, len(arguments))
+        if openmp.run(self.address, ctypes.addressof(buffer), batch, stride, space.data_ptr(), size, threads):
             return
         parts = iter(range(0, batch, stride))
 

@@ -6,7 +6,7 @@ from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.program import TensorSpec
 
-PREFETCHED = 1024  # bytes of a row up to which the next block is asked for ahead
+PREFETCHED = 1024  # bytes of a row up to which the rows of the next block are prefetched
 
 
 def chunks(size: int, width: int) -> list[tuple[int, int]]:
@@ -155,12 +155,12 @@ class TransposingMemory:
         offset = w.emit(f"mul i64 {step}, {self._word(3 * tensor + 2)}")
         return w.emit(f"getelementptr {w.lane.scalar}, ptr {pointer}, i64 {offset}")
 
-    def _base(self, tensor: int, step: str | None, ahead: int = 0) -> tuple[str, str, str]:
-        """The first row's number, the row stride, and where that row begins."""
+    def _base(self, tensor: int, step: str | None, skipped: int = 0) -> tuple[str, str, str]:
+        """The number of the first row after some that are skipped, the row stride, and where that row begins."""
         w = self.writer
         first, stride = self._first(), self._word(3 * tensor + 1)
-        if ahead:
-            first = w.emit(f"add i64 {first}, {ahead}")
+        if skipped:
+            first = w.emit(f"add i64 {first}, {skipped}")
         offset = w.emit(f"mul i64 {first}, {stride}")
         place = w.emit(f"getelementptr {w.lane.scalar}, ptr {self._address(tensor, step)}, i64 {offset}")
         return first, stride, place

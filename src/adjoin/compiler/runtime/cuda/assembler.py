@@ -77,9 +77,9 @@ def _assemble_with_ptxas(ptx: str, capability: int) -> bytes:
 
 def find_ptxas() -> str | None:
     """NVIDIA's assembler, if it is on this machine: on the PATH, under CUDA_HOME, or in a Python package."""
-    found = shutil.which("ptxas")
-    if found:
-        return found
+    on_path = shutil.which("ptxas")
+    if on_path:
+        return on_path
     places = [Path(os.environ[name], "bin/ptxas") for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
     for package, inside in (("triton", "backends/nvidia/bin/ptxas"), ("nvidia", "*/bin/ptxas")):
         spec = importlib.util.find_spec(package)
