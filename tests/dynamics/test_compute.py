@@ -181,7 +181,7 @@ def test_equal_models_share_their_kernels():
 def test_from_many_threads_at_once_a_kernel_is_traced_once(monkeypatch):
     model = chain("revolute", "prismatic", "ball")
     q, v, a, tau = samples(model, 32)
-    plain, traced, barrier, results = calls._traced, [], threading.Barrier(64), [None] * 64
+    plain, traced, barrier, results = calls._compile, [], threading.Barrier(64), [None] * 64
 
     def counted(*args):
         traced.append(args)
@@ -191,7 +191,7 @@ def test_from_many_threads_at_once_a_kernel_is_traced_once(monkeypatch):
         barrier.wait()
         results[i] = compute(model, q, v, a, tau, quantities=["aba", "rnea"])
 
-    monkeypatch.setattr(calls, "_traced", counted)
+    monkeypatch.setattr(calls, "_compile", counted)
     threads = [threading.Thread(target=work, args=(i,)) for i in range(64)]
     for thread in threads:
         thread.start()
