@@ -28,8 +28,8 @@ class _Pushforward:
 
     def run(self, targets: Sequence[Expr]) -> list[tuple[Expr, Expr | None]]:
         """Write what is behind the targets; for each, its copy and its tangent, or None where that is zero."""
-        for node in reachable(targets):
-            if node not in self.mapping:
+        for node in reachable(targets, self.mapping):
+            if node not in self.mapping:  # a construct brings its results along
                 RULES.get(node.op, _Pushforward.push_operation)(self, node)
         return [(self.mapping[target], self.tangents.get(target)) for target in targets]
 

@@ -31,8 +31,8 @@ def copy(
     Returns:
         The copies of the targets.
     """
-    for node in reachable(targets):
-        if node in mapping or (node.op == "implicit" and without_rules):
+    for node in reachable(targets, mapping):
+        if node in mapping or (node.op == "implicit" and without_rules):  # a rule brings along what it shares
             continue
         if node.op == "implicit":
             mapping[node] = copy_rule(node, mapping, graph, record_carry)
@@ -57,9 +57,7 @@ def copy_rule(node: Expr, mapping: dict[Expr, Expr], graph: Graph, record_carry:
 def substitute(targets: Sequence[Expr], mapping: dict[Expr, Expr], graph: Graph) -> list[Expr]:
     """The targets with some nodes of their graph replaced by others of it; what does not depend on them stays."""
     mapping = dict(mapping)
-    for node in reachable(targets):
-        if node in mapping:
-            continue
+    for node in reachable(targets, mapping):
         args = [mapping.get(arg, arg) for arg in node.args]
         if all(new is old for new, old in zip(args, node.args, strict=True)):
             continue

@@ -5,7 +5,7 @@ is computed shortly before its first use, and a target is complete before the ne
 write its results as it goes instead of keeping them all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from adjoin.compiler.ir.control_flow import Body
@@ -85,13 +85,18 @@ def make_schedule(targets: Sequence[Expr]) -> Schedule:
     return Schedule(order, scans, list(targets))
 
 
-def reachable(targets: Sequence[Expr]) -> list[Expr]:
-    """Every node behind the targets, dead results of loops included, in the order in which they were made."""
+def reachable(targets: Sequence[Expr], known: Container[Expr] = ()) -> list[Expr]:
+    """Every node behind the targets, dead results of loops included, in the order in which they were made.
+
+    Args:
+        targets: nodes of one graph.
+        known: nodes that are left out, and with them what only they are computed from.
+    """
     nodes: set[Expr] = set()
     stack = list(targets)
     while stack:
         node = stack.pop()
-        if node not in nodes:
+        if node not in nodes and node not in known:
             nodes.add(node)
             stack.extend(node.args)
     return sorted(nodes, key=lambda node: node.index)
