@@ -1,10 +1,108 @@
-"""What goes wrong, said so that the reader can act: what was wrong, where, and what would be right."""
+"""Errors that carry their parts: where, what is wrong with what, what would be right, and which options help."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+
+class Location(NamedTuple):
+    """A place in a file.
+
+    Attributes:
+        file: as the caller named it, or "<text>".
+        line: from 1, or 0 if it is not known.
+    """
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Subject(NamedTuple):
+    """What an error is about.
+
+    Attributes:
+        kind: such as "link", "joint", "environment" or "parameter".
+        name: of that link, joint or parameter; the number of an environment.
+    """
+
+    kind: str
+    name: str | int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+class Option(NamedTuple):
+    """An argument of the function that was called, with which the problem goes away.
+
+    Attributes:
+        name: of the argument.
+        value: to pass; "FOLDER" where the caller has to say which.
+        effect: what that does, as in "to scale it".
+    """
+
+    name: str
+    value: Any
+    effect: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value!r}"
 
 
 class AdjoinError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose.
+
+    The message is put together from the parts: `file:line: <element>: subject: field: problem; remedy; pass options`,
+    without the field where the problem begins with it.
+
+    Args:
+        problem: what is wrong.
+        where: the place in a file, if it is about a file.
+        element: the XML element there.
+        subject: what it is about.
+        field: the field or attribute of the subject or element that is wrong.
+        remedy: what would be right.
+        options: arguments that help, the one that changes least first.
+
+    Attributes:
+        file: the file it is about, as the caller named it; empty if there is none.
+        line: in that file, from 1; 0 if it is not known.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        where: Location | None = None,
+        element: str = "",
+        subject: Subject | Option | None = None,
+        field: str = "",
+        remedy: str = "",
+        options: Sequence[Option] = (),
+    ):
+        super().__init__(problem)
+        self.problem, self.remedy, self.options = problem, remedy, tuple(options)
+        self.file, self.line = where or ("", 0)
+        self.element, self.subject, self.field = element, subject, field
+
+    def message(self, spell: Callable[[Option], str] = str) -> str:
+        """The message as a whole.
+
+        Args:
+            spell: how an option is written; by default as an argument in Python.
+        """
+        subject = spell(self.subject) if isinstance(self.subject, Option) else str(self.subject or "")
+        element = f"<{self.element}>" if self.element else ""
+        field = "" if self.problem.startswith(self.field) else self.field
+        place = [str(Location(self.file, self.line)), element, subject, field]
+        help = ", or ".join(f"{spell(option)} {option.effect}" for option in self.options)
+        parts = [self.problem, self.remedy, help and f"pass {help}"]
+        return ": ".join([*filter(None, place), "; ".join(filter(None, parts))])
+
+    def __str__(self) -> str:
+        return self.message()
 
 
 class TraceError(AdjoinError, TypeError):
@@ -23,8 +121,35 @@ class CompileError(AdjoinError, RuntimeError):
     """A kernel could not be compiled or loaded on this machine."""
 
 
-def unknown_name(what: str, plural: str, name: str, names: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the ones that do."""
+def unknown_name_parts(what: str, plural: str, name: str, names: Iterable[str]) -> tuple[str, str]:
+    """The problem and the remedy of an error about a name that does not exist: the names that do."""
     names = list(names)
     listed = ", ".join(names[:40]) + (f", ... ({len(names) - 40} more)" if len(names) > 40 else "")
-    return f"no {what} {name!r}; {plural}: {listed or 'none'}"
+    return f"no {what} {name!r}", f"{plural}: {listed or 'none'}"
+
+
+def unknown_name(what: str, plural: str, name: str, names: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the ones that do."""
+    return "; ".join(unknown_name_parts(what, plural, name, names))
+
+
+class AdjoinWarning(UserWarning):
+    """Something was done in another way than asked for.
+
+    Args:
+        text: what was done.
+        errors: why; the message has the first of them.
+    """
+
+    def __init__(self, text: str, errors: Sequence[AdjoinError] = ()):
+        super().__init__(text)
+        self.text, self.errors = text, tuple(errors)
+
+    def message(self, spell: Callable[[Option], str] = str) -> str:
+        """The message as a whole; see `AdjoinError.message`."""
+        first = [error.message(spell) for error in self.errors[:1]]
+        more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
+        return ": ".join([self.text, *first]) + more
+
+    def __str__(self) -> str:
+        return self.message()

@@ -104,10 +104,13 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
     [
         ("info nothing.urdf", "nothing.urdf: no such file"),
         ("info zzzz", "no file and no robot that ships is called 'zzzz'; `adjoin robots` lists them"),
-        ("info .", ".: a folder; name a robot file in it"),
+        ("info .", ".: this is a folder; name a robot file in it"),
         ("info go2 --floating-base", "'go2' ships and loads as it is, without --floating-base"),
         ("info broken.urdf", "broken.urdf:1: not XML: syntax error (column 1)\n`adjoin check broken.urdf` looks for"),
-        ("info massless.urdf", "--accept mass to take it as it is"),
+        (
+            "info massless.urdf",
+            "pass --accept mass to load it as it is\n`adjoin check massless.urdf` looks for every problem",
+        ),
         ("simulate massless.urdf --package wrong", "--package 'wrong' must be NAME=FOLDER"),
         ("simulate ball --out none/run.npz", "none/run.npz: the folder none does not exist"),
         ("simulate ball --out .", ". is a folder; name a file to write"),
@@ -145,10 +148,14 @@ MASSLESS = """<robot name="r"><link name="a"/><link name="b"/>
 <joint name="j" type="continuous"><parent link="a"/><child link="b"/></joint></robot>"""
 
 
-def test_an_error_is_an_object_too(data):
-    assert data("info g02", 1) == {
-        "error": "no file and no robot that ships is called 'g02'; did you mean the robot 'go2'?"
-    }
+def test_an_error_is_an_object_too(data, tmp_path):
+    found = data("info g02", 1)
+    assert found["error"] == "no file and no robot that ships is called 'g02'; did you mean the robot 'go2'?"
+    assert (found["problem"], found["remedy"]) == tuple(found["error"].split("; "))
+    (tmp_path / "massless.urdf").write_text(MASSLESS)
+    found = data("info massless.urdf", 1)
+    assert [found[name] for name in ("file", "line", "subject")] == ["massless.urdf", 1, "link 'b'"]
+    assert found["options"] == ["--accept mass"]
 
 
 @pytest.mark.parametrize(
@@ -208,15 +215,17 @@ def test_a_saved_model_is_shown_and_checked(told, tmp_path):
 def test_check_tells_files_with_problems_from_those_without(told, data, tmp_path):
     (tmp_path / "massless.urdf").write_text(MASSLESS)
     out, _ = told("check go2 massless.urdf nothing.urdf", 1)
-    problem = "massless.urdf:1: link 'b': it has no mass; a link that moves needs a positive mass; "
+    problem = "massless.urdf:1: link 'b': it has no mass; a moving link needs a positive mass; "
     assert out == (
         "go2: no problem found\n"
-        f"massless.urdf: 1 problem\n  {problem}pass --accept mass to take it as it is\n"
+        f"massless.urdf: 1 problem\n  {problem}pass --accept mass to load it as it is\n"
         "  It loads as it is with: --accept mass\n"
         "nothing.urdf: 1 problem\n  nothing.urdf: no such file\n"
     )
     found = data("check massless.urdf", 1)
-    assert (found["ok"], found["files"][0]["loads_with"]) == (False, ["--accept", "mass"])
+    (file,) = found["files"]
+    assert (found["ok"], file["loads_with"]) == (False, "--accept mass")
+    assert (file["problems"][0]["line"], file["problems"][0]["options"]) == (1, ["--accept mass"])
     assert data("check massless.urdf --accept mass")["ok"]
 
 
@@ -355,9 +364,11 @@ def test_a_warning_is_one_line(told, monkeypatch):
     import warnings
 
     from adjoin.cli import info
+    from adjoin.errors import AdjoinWarning, ModelError, Option
 
     def warned(_):
-        warnings.warn("something; pass unsupported='warn' to load it", UserWarning, stacklevel=1)
+        options = [Option("packages", {"arm": "FOLDER"}, "to say where it is")]
+        warnings.warn(AdjoinWarning("some are missing", [ModelError("not found", options=options)] * 3), stacklevel=1)
         raise InputError("and an error")
 
     monkeypatch.setattr(info, "run_robots", warned)
@@ -365,7 +376,7 @@ def test_a_warning_is_one_line(told, monkeypatch):
         warnings.simplefilter("always")
         _, err = told("robots", 1)
     assert err.splitlines() == [
-        "adjoin: warning: something; pass --unsupported warn to load it",
+        "adjoin: warning: some are missing: not found; pass --package arm=FOLDER to say where it is (and 2 more)",
         "adjoin robots: and an error",
     ]
 

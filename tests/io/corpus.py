@@ -47,7 +47,7 @@ ACCEPT: dict[str, tuple[str, ...]] = {
 REFUSED: dict[str, str] = {
     "alex_description/urdf/alex_psyonic_hands.urdf": "no moving joint 'index_q1'",
     "falcon_description/urdf/falcon.urdf": "no link 'Z_propeller'",
-    "ur_description/urdf/ur3.urdf": "no attribute 'name'",
+    "ur_description/urdf/ur3.urdf": "attribute 'name' is missing",
 }
 
 LOADED = [name for name in URDFS if name not in REFUSED]

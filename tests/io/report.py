@@ -3,7 +3,6 @@
 python tests/io/report.py writes it; a test checks that it is up to date.
 """
 
-import re
 import warnings
 from pathlib import Path
 
@@ -11,25 +10,28 @@ from corpus import ACCEPT, MJCFS, REFUSED, UNSUPPORTED, URDF_FOLDER, URDFS
 
 from adjoin.errors import ModelError
 from adjoin.io.load import load
+from adjoin.io.mjcf import UnsupportedError
 
 PAGE = Path(__file__).parents[2] / "docs" / "loading.md"
 
 HEAD = """# What loads
 
-Written by `tests/io/report.py` from every URDF in example-robot-data and every MJCF in gymnasium's and mujoco's wheels.
-All that load are compared with Pinocchio and MuJoCo in the tests, to 1e-12.
+This page is written by `tests/io/report.py`. It covers every URDF in example-robot-data and every MJCF in the wheels of
+gymnasium and mujoco. The tests compare all models that load with Pinocchio and MuJoCo, to 1e-12.
 """
 
 
 def told(path: Path, **options) -> str:
-    """The message for a file, without the folder it is in; empty if it loads."""
+    """What is wrong with a file, without the folder it is in and the options that help; empty if it loads."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             load(path, packages={"example-robot-data": URDF_FOLDER}, **options)
+    except UnsupportedError as error:
+        return "; ".join(error.parts)
     except ModelError as error:
-        message = str(error).replace(str(path), path.name)
-        return re.sub(r"; pass .*$| \(or pass .*$|, or pass .*$", "", message).replace("|", "\\|")
+        error.file, error.options = error.file.replace(str(path), path.name), ()
+        return str(error).replace("|", "\\|")
     return ""
 
 
@@ -53,17 +55,17 @@ def page() -> str:
             meshes.append((name, message))
     lines = [HEAD]
     lines.append(
-        f"## URDF: {len(plain)} of {len(URDFS)} load as they are, {len(flawed)} more when their flaw is accepted"
+        f"## URDF: {len(plain)} of {len(URDFS)} load as they are, {len(flawed)} more if their flaws are accepted"
     )
     lines.append("")
     lines += ["### Not loaded", "", *table(("file", "why"), refused)]
-    lines += ["### Loaded only with a flaw accepted by name", "", *table(("file", "needs", "the first flaw"), flawed)]
-    lines += ["### Loaded only with `meshes='ignore'`", "", *table(("file", "why"), meshes)]
+    lines += ["### Loaded if flaws are accepted", "", *table(("file", "needs", "first flaw"), flawed)]
+    lines += ["### Loaded if meshes are ignored: `meshes='ignore'`", "", *table(("file", "why"), meshes)]
     whole = [name for name, path in MJCFS.items() if not told(path)]
-    lines.append(f"## MJCF: {len(whole)} of {len(MJCFS)} load whole, {len(UNSUPPORTED)} with parts left out")
+    lines.append(f"## MJCF: {len(whole)} of {len(MJCFS)} load completely, {len(UNSUPPORTED)} with parts left out")
     lines.append("")
-    rows = [(name, told(MJCFS[name]).split(": not supported: ", 1)[1]) for name in UNSUPPORTED]
-    lines += ["### Loaded only with `unsupported='warn'`", "", *table(("file", "left out"), rows)]
+    rows = [(name, told(MJCFS[name])) for name in UNSUPPORTED]
+    lines += ["### Loaded if parts may be left out: `unsupported='warn'`", "", *table(("file", "left out"), rows)]
     return "\n".join(lines)
 
 

@@ -238,7 +238,7 @@ def test_meshes_are_found_beside_the_file_and_in_packages(tmp_path):
     with pytest.raises(ModelError, match="outside the robot's folder"):
         load("../meshes/part.stl")
     assert load("../meshes/part.stl", allow=[tmp_path / "robots"]).kind == "hull"
-    with pytest.raises(ModelError, match="package 'robots' was not found"):
+    with pytest.raises(ModelError, match="package 'robots': not found"):
         load("package://robots/meshes/part.stl")
     assert load("package://robots/meshes/part.stl", packages={"robots": tmp_path / "robots"}).kind == "hull"
     (tmp_path / "robots" / "package.xml").write_text("<package/>")

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from malformed import DAE
 
-from adjoin.errors import ModelError
+from adjoin.errors import Location, ModelError
 from adjoin.io.mesh import read_mesh
 from adjoin.io.xml import Element
-from adjoin.model.description import Where
 
-ELEMENT = Element("mesh", Where("robot.urdf", 7), {})
+ELEMENT = Element("mesh", Location("robot.urdf", 7), {})
 VERTICES = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 FACES = np.array([[0, 1, 2], [0, 1, 3]])
 PLACE = b"<translate>0 0 3</translate>"

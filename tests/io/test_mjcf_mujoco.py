@@ -188,10 +188,11 @@ def test_unsupported_parts_are_named_in_one_list(name):
     listed = f"not supported: {'; '.join(UNSUPPORTED[name])}"
     with pytest.raises(ModelError) as error:
         load(MJCFS[name])
-    assert str(error.value) == f"{MJCFS[name]}: {listed}; pass unsupported='warn' to load it without"
+    assert str(error.value) == f"{MJCFS[name]}: {listed}; pass unsupported='warn' to load the model without them"
     with pytest.warns(UnsupportedWarning) as warned:
         load(MJCFS[name], unsupported="warn")
-    assert str(warned[0].message) == f"{MJCFS[name]}: {listed}; left out"
+    assert str(warned[0].message) == f"{MJCFS[name]}: not supported and left out: {'; '.join(UNSUPPORTED[name])}"
+    assert warned[0].message.parts == error.value.parts == UNSUPPORTED[name]
 
 
 @pytest.mark.parametrize("name", [name for name in MJCFS if name not in UNSUPPORTED])

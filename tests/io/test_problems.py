@@ -4,7 +4,8 @@ import pytest
 from malformed import CASES, INERTIAL, LIMIT, robot
 
 import adjoin
-from adjoin.errors import InputError, ModelError
+from adjoin.errors import InputError, ModelError, Subject
+from adjoin.io.mjcf import UnsupportedError
 from adjoin.io.problems import find
 
 JOINT = '<joint name="{}" type="{}"><parent link="{}"/><child link="{}"/>{}</joint>'
@@ -19,7 +20,7 @@ def written(text, folder):
 
 def texts(text, folder, **options):
     path = written(text, folder)
-    return [problem.replace(f"{path}:", "").replace(path, "FILE") for problem in find(path, **options).texts]
+    return [str(error).replace(f"{path}:", "").replace(path, "FILE") for error in find(path, **options).errors]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "a name with a null"])
@@ -37,13 +38,12 @@ def test_the_problem_that_loading_ends_with_is_among_those_found(name, tmp_path)
     path = str(source) if is_path else written(source, tmp_path)
     with pytest.raises((ModelError, InputError)) as first:
         adjoin.load(path, **options)
-    found = find(path, **options).texts
-    message = str(first.value).split("; pass unsupported")[0]
-    if "not supported: " in message:
-        head, _, parts = message.partition("not supported: ")
-        assert set(found) >= {f"{head}not supported: {part}" for part in parts.split("; ")}
+    found = find(path, **options).errors
+    if isinstance(first.value, UnsupportedError):
+        assert {error.parts for error in found} >= {(part,) for part in first.value.parts}
     else:
-        assert str(first.value) in found
+        assert str(first.value) in map(str, found)
+    assert [error.line for error in found] == sorted(error.line for error in found)
 
 
 def test_a_file_without_problems_has_none(tmp_path):
@@ -71,18 +71,18 @@ def test_every_problem_of_a_file_is_found_and_none_that_follows_from_another(tmp
     found = texts(document, tmp_path)
     expected = (
         "3: link 'one': mass is -1",
-        "4: <mesh>: file 'none.stl' does not exist",
-        "5: <box>: size='1 2' must be 3 numbers",
+        "4: <mesh>: file 'none.stl': it does not exist",
+        "5: <box>: size: '1 2' has 2 numbers",
         "6: link 'two': inertia violates the triangle inequality",
         "7: link 'three': it has no mass",
-        "8: <colision>: not known in <link>",
+        "8: <colision>: unknown element in <link>",
         "8: <mass>: value: 'zwei' is not a number",
-        "10: two links are named 'five'",
+        "10: link 'five': there are two links of that name",
         "11: <limit>: joint 'a': lower=2 is above upper=1",
         "11: <axis>: joint 'a': xyz has length 1.41421",
-        "12: <limit>: no attribute 'effort'",
+        "12: <limit>: attribute 'effort' is missing",
         "13: joint 'c': mimic: no moving joint 'none'",
-        "14: <joint>: joint 'd': no joint type 'hinge'",
+        "14: <joint>: joint 'd': unknown joint type 'hinge'",
         "15: joint 'e': parent: no link 'six'",
     )
     assert [problem[: len(start)] for problem, start in zip(found, expected, strict=True)] == list(expected)
@@ -104,8 +104,9 @@ def test_the_options_that_make_a_file_load_are_found(tmp_path):
     found = find(path)
     assert found.remedy == {"repair": ("axis",), "accept": ("inertia", "mass")}
     assert adjoin.load(path, **found.remedy).nv == 2
-    assert find(path, **found.remedy).texts == []
-    assert [problem.split("'")[1] for problem in find(path, repair=["axis"], accept=["mass"]).texts] == ["one"]
+    assert find(path, **found.remedy).errors == []
+    (left,) = find(path, repair=["axis"], accept=["mass"]).errors
+    assert left.subject == Subject("link", "one")
     assert find(written(robot('<link name="base"/>', '<link name="base"/>'), tmp_path)).remedy == {}
 
 
@@ -116,8 +117,8 @@ def test_each_unsupported_part_of_an_mjcf_is_a_problem(tmp_path):
         <tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon></mujoco>"""
     path = written(document, tmp_path)
     found = find(path)
-    assert [problem.removeprefix(f"{path}: ") for problem in found.texts] == [
-        "not supported: tendons (t)",
-        "not supported: fluid forces (option density, viscosity, wind)",
+    assert [error.parts for error in found.errors] == [
+        ("tendons (t)",),
+        ("fluid forces (option density, viscosity, wind)",),
     ]
     assert found.remedy == {"unsupported": "warn"}

@@ -172,11 +172,11 @@ GOOD = {"name": "m", "bodies": (BODY,), "frames": (Frame("a", 0),)}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bodies": (BODY, BODY)}, "two bodies are named 'a'"),
+        ({"bodies": (BODY, BODY)}, "body 'a': there are two of that name"),
         ({"frames": (Frame("", 0),)}, "a frame has an empty name"),
         (
             {"bodies": (dataclasses.replace(BODY, parent=0),)},
-            "body 'a': parent 0 is not the world (-1) or a body before",
+            "body 'a': parent is 0; it must be -1 (the world) or a body before",
         ),
         ({"bodies": (dataclasses.replace(BODY, com=(0.0, 0.0)),)}, "body 'a': com has 2 numbers; it needs 3"),
         (
@@ -197,7 +197,7 @@ GOOD = {"name": "m", "bodies": (BODY,), "frames": (Frame("a", 0),)}
         ),
         (
             {"bodies": (dataclasses.replace(BODY, joint=Joint("j", "revolute", lower=1.0, upper=0.0)),)},
-            "joint 'j': lower limit 1 is above the upper limit 0",
+            "joint 'j': the lower limit 1 is above the upper limit 0",
         ),
         (
             {"bodies": (dataclasses.replace(BODY, joint=Joint("j", "ball", damping=(1.0,))),)},
@@ -205,27 +205,30 @@ GOOD = {"name": "m", "bodies": (BODY,), "frames": (Frame("a", 0),)}
         ),
         (
             {"bodies": (dataclasses.replace(BODY, joint=Joint("j", "revolute", mimic=Mimic("j"))),)},
-            "joint 'j': mimics itself through j -> j",
+            "joint 'j': mimic: the joint mimics itself: j -> j",
         ),
         (
             {"bodies": (dataclasses.replace(BODY, joint=Joint("j", "revolute", mimic=Mimic("k"))),)},
-            "joint 'j': mimics joint 'k', which does not exist",
+            "joint 'j': mimic: no moving joint 'k'; moving joints: j",
         ),
         ({"frames": (Frame("a", 1),)}, "frame 'a': body 1 does not exist; bodies: -1 (the world) to 0"),
-        ({"geometries": (Geometry("g", "cone", 0, "a"),)}, "geometry 'g': kind 'cone' is not one of sphere, box"),
-        ({"geometries": (Geometry("g", "box", 0, "b"),)}, "geometry 'g': its link 'b' is not among the frames"),
-        ({"geometries": (Geometry("g", "hull", 0, "a"),)}, "geometry 'g': vertices belong to a hull, and a hull needs"),
-        ({"geometries": (Geometry("g", "box", 0, "a", (-1.0, 1.0, 1.0)),)}, "geometry 'g': size is negative (-1)"),
-        ({"actuators": (Actuator("m", "x"),)}, "actuator 'm': joint 'x' does not exist"),
+        ({"geometries": (Geometry("g", "cone", 0, "a"),)}, "geometry 'g': kind 'cone' is unknown; kinds: sphere, box"),
+        ({"geometries": (Geometry("g", "box", 0, "b"),)}, "geometry 'g': link: no frame 'b'; frames: a"),
+        ({"geometries": (Geometry("g", "hull", 0, "a"),)}, "geometry 'g': vertices: a hull has 0; a hull needs some"),
+        (
+            {"geometries": (Geometry("g", "box", 0, "a", (-1.0, 1.0, 1.0)),)},
+            "geometry 'g': size is -1; it must be at least 0",
+        ),
+        ({"actuators": (Actuator("m", "x"),)}, "actuator 'm': joint: no joint 'x'; joints: j"),
         ({"actuators": (Actuator("m", "j", gear=(1.0, 2.0)),)}, "actuator 'm': gear has 2 numbers; it needs 1"),
         (
             {"actuators": (Actuator("m", "j", control_range=(1.0, 0.0)),)},
             "actuator 'm': control_range (1, 0) is reversed",
         ),
         ({"keyframes": (Keyframe("k", (0.0, 0.0)),)}, "keyframe 'k': q has 2 numbers; it needs 1"),
-        ({"exclusions": (("a", "b"),)}, "contact exclusion: link 'b' does not exist"),
-        ({"pairs": (ContactPair("g", "h"),)}, "contact pair: geometry 'g' does not exist"),
-        ({"gravity": (0.0, 0.0, float("nan"))}, "model: gravity is nan; it must be finite"),
+        ({"exclusions": (("a", "b"),)}, "contact exclusion: no link 'b'; links: a"),
+        ({"pairs": (ContactPair("g", "h"),)}, "contact pair: no geometry 'g'; geometries: none"),
+        ({"gravity": (0.0, 0.0, float("nan"))}, "model 'm': gravity is nan; it must be finite"),
     ],
 )
 def test_models_that_contradict_themselves_cannot_be_made(change, message):

@@ -141,7 +141,7 @@ def test_with_parameters_refuses_numbers_no_model_can_have():
     model = adjoin.robots.load("two_link")
     with pytest.raises(ModelError, match="body 'arm1': mass is nan; it must be finite"):
         model.with_parameters({"mass": torch.tensor([math.nan, 1.0])})
-    with pytest.raises(ModelError, match="damping is negative"):
+    with pytest.raises(ModelError, match="damping is -1; it must be at least 0"):
         model.with_parameters({"damping": torch.tensor([-1.0, 1.0])})
     with pytest.raises(InputError, match="quaternion of length 0"):
         model.with_parameters({"joint_rotation": torch.zeros(2, 4)})

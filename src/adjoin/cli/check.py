@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from adjoin.cli.output import show
-from adjoin.cli.robot import add_robot, flags, load, options, source
-from adjoin.errors import AdjoinError
+from adjoin.cli.robot import add_robot, flag, load, options, parts, source
+from adjoin.errors import AdjoinError, Option
 
 EXAMPLES = """\
 examples:
@@ -40,17 +40,12 @@ def _check(name: str, given: dict[str, Any]) -> dict[str, Any]:
     try:
         path = source(name)
         found = find(path, **given) if isinstance(path, str) and Path(path).is_file() else Problems()
-        if not found.texts:
+        if not found.errors:
             load(name, **given)
     except AdjoinError as error:
-        found = Problems([str(error)])
-    remedy = [
-        word
-        for option, value in found.remedy.items()
-        for each in ([value] if isinstance(value, str) else value)
-        for word in (f"--{option}", each)
-    ]
-    problems = [flags(text) for text in found.texts]
+        found = Problems([error])
+    problems = [{"message": error.message(flag), **parts(error)} for error in found.errors]
+    remedy = " ".join(flag(Option(name, value)) for name, value in found.remedy.items())
     return {"file": name, "ok": not problems, "problems": problems, "loads_with": remedy, "partial": found.partial}
 
 
@@ -59,9 +54,9 @@ def _report(checked: dict[str, Any]) -> str:
     if not problems:
         return f"{checked['file']}: no problem found"
     lines = [f"{checked['file']}: {len(problems)} problem{'s' if len(problems) > 1 else ''}"]
-    lines += [f"  {text}" for text in problems]
+    lines += [f"  {problem['message']}" for problem in problems]
     if checked["loads_with"]:
-        lines.append(f"  It loads as it is with: {' '.join(checked['loads_with'])}")
+        lines.append(f"  It loads as it is with: {checked['loads_with']}")
     elif checked["partial"]:
-        lines.append("  What depends on these could not be looked at; check again when they are right.")
+        lines.append("  What depends on these could not be checked; check again when they are fixed.")
     return "\n".join(lines)

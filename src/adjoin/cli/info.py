@@ -38,7 +38,8 @@ def run_info(arguments: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = load(arguments.robot, **_lenient(arguments))
-    left_out = [*_left_out([str(warning.message) for warning in caught]), *untested(model), *passed_over(arguments)]
+    warned = [getattr(warning.message, "parts", [str(warning.message)]) for warning in caught]
+    left_out = [*[part for parts in warned for part in parts], *untested(model), *passed_over(arguments)]
     names = ("name", "nq", "nv", "nu", "mass", "gravity", "bodies", "frames", "actuators", "keyframes")
     data = {name: getattr(model, name) for name in names}
     data["geometries"] = [{**vars(shape), "vertices": len(shape.vertices)} for shape in model.geometries]
@@ -107,14 +108,6 @@ def run_robots(arguments: argparse.Namespace) -> int:
 def _lenient(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options, with what is not supported left out and named: that is what is asked for."""
     return {"unsupported": "warn", **options(arguments)} if Path(arguments.robot).is_file() else options(arguments)
-
-
-def _left_out(messages: list[str]) -> list[str]:
-    parts = []
-    for message in messages:
-        _, found, listed = message.partition("not supported: ")
-        parts += listed.removesuffix("; left out").split("; ") if found else [message]
-    return parts
 
 
 def _listed(numbers: Any) -> str:

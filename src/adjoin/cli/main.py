@@ -12,8 +12,8 @@ from typing import Any
 from adjoin import __version__
 from adjoin.cli import completion
 from adjoin.cli.output import print_json
-from adjoin.cli.robot import flags
-from adjoin.errors import AdjoinError
+from adjoin.cli.robot import flag, parts
+from adjoin.errors import AdjoinError, AdjoinWarning, ModelError
 
 MODULES = ("info", "check", "view", "simulate", "bench", "cache", "demo", "completion")
 EXAMPLES = """\
@@ -96,15 +96,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\nadjoin: interrupted", file=sys.stderr)
         return 130
     except (AdjoinError, OSError) as error:
-        text = flags(str(error)) if isinstance(error, AdjoinError) else _reason(error)
+        text = error.message(flag) if isinstance(error, AdjoinError) else _reason(error)
         if getattr(arguments, "json", False):
-            print_json({"error": text})
+            print_json({"error": text, **(parts(error) if isinstance(error, AdjoinError) else {})})
         print(f"adjoin {arguments.command}: {text}", file=sys.stderr)
+        if isinstance(error, ModelError) and os.path.isfile(error.file):
+            print(f"`adjoin check {error.file}` looks for every problem", file=sys.stderr)
         return 1
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    print(f"adjoin: warning: {flags(str(message))}", file=sys.stderr)
+    text = message.message(flag) if isinstance(message, AdjoinWarning) else str(message)
+    print(f"adjoin: warning: {text}", file=sys.stderr)
 
 
 def _reason(error: OSError) -> str:

@@ -2,26 +2,15 @@
 
 import argparse
 import difflib
-import re
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adjoin.errors import InputError, ModelError
+from adjoin.errors import AdjoinError, InputError, Location, ModelError, Option
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
-
-FLAGS = (
-    (r"(accept|repair)=\('(\w+)',\)", r"--\1 \2"),
-    (r"meshes='ignore'", "--meshes ignore"),
-    (r"unsupported='warn'", "--unsupported warn"),
-    (r"packages=\{'([^']+)': folder\}", r"--package \1=FOLDER"),
-    (r"allow=\[folder\]", "--allow FOLDER"),
-    (r"floating_base=True", "--floating-base"),
-)
-"""How the options that errors name in Python are called here."""
 
 
 def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str | None = None) -> None:
@@ -96,7 +85,7 @@ def source(name: str) -> str | bytes:
     known = robots.names()
     if name in known:
         return name if name == robots.PENDULUM else robots.source(name)
-    raise ModelError(_absent(name, path, known))
+    raise _absent(name, path, known)
 
 
 def load(name: str, **given: Any) -> "Model":
@@ -106,14 +95,9 @@ def load(name: str, **given: Any) -> "Model":
 
     found = source(name)
     if isinstance(found, str) and found != robots.PENDULUM:
-        try:
-            return load_file(found, **given)
-        except ModelError as error:
-            raise ModelError(f"{error}\n`adjoin check {name}` looks for every problem") from None
+        return load_file(found, **given)
     if given:
-        listed = ", ".join(
-            "--" + option.removesuffix("s" * (option == "packages")).replace("_", "-") for option in given
-        )
+        listed = ", ".join(flag(Option(name, True)) for name in given)
         raise InputError(f"{name!r} ships and loads as it is, without {listed}")
     return robots.load(name)
 
@@ -128,18 +112,29 @@ def visuals(model: "Model", arguments: argparse.Namespace) -> Any:
     return read_visuals(model, path, packages=given.get("packages"), allow=given.get("allow", ()))
 
 
-def flags(text: str) -> str:
-    """A message with the options of Python in the words of the command line."""
-    for pattern, flag in FLAGS:
-        text = re.sub(pattern, flag, text)
-    return text
+def parts(error: AdjoinError) -> dict[str, Any]:
+    """The parts of an error, for JSON."""
+    found = {name: getattr(error, name) for name in ("file", "line", "element", "field", "problem", "remedy")}
+    subject = str(error.subject) if error.subject else ""
+    return {**found, "subject": subject, "options": [flag(option) for option in error.options]}
 
 
-def _absent(name: str, path: Path, known: Collection[str]) -> str:
+def flag(option: Option) -> str:
+    """An option of `adjoin.load` as it is written on the command line."""
+    name = "--package" if option.name == "packages" else "--" + option.name.replace("_", "-")
+    if option.value is True:
+        return name
+    values = [option.value] if isinstance(option.value, str) else option.value
+    words = [f"{key}={folder}" for key, folder in values.items()] if isinstance(values, dict) else values
+    return " ".join(f"{name} {word}" for word in words)
+
+
+def _absent(name: str, path: Path, known: Collection[str]) -> ModelError:
     if path.is_dir():
-        return f"{name}: a folder; name a robot file in it"
+        return ModelError("this is a folder", where=Location(name), remedy="name a robot file in it")
     close = difflib.get_close_matches(name.lower(), known, 1, 0.5)
-    hint = f"; did you mean the robot {close[0]!r}?" if close else ""
+    hint = f"did you mean the robot {close[0]!r}?" if close else ""
     if path.suffix or path.name != name:
-        return f"{name}: no such file{hint}"
-    return f"no file and no robot that ships is called {name!r}{hint or '; `adjoin robots` lists them'}"
+        return ModelError("no such file", where=Location(name), remedy=hint)
+    problem = f"no file and no robot that ships is called {name!r}"
+    return ModelError(problem, remedy=hint or "`adjoin robots` lists them")

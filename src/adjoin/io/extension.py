@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from adjoin.errors import unknown_name
+from adjoin.errors import Subject, unknown_name_parts
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Vec3
@@ -49,7 +49,7 @@ Item = TypeVar("Item")
 def read(block: Element, description: Description) -> None:
     """Add what the element says to a description."""
     if block.text("version") != VERSION:
-        block.fail(f"version={block.text('version')!r} is not known; this reads version {VERSION}")
+        block.fail(f"version {block.text('version')!r} is unknown", f"only version {VERSION} is read", field="version")
     if "gravity" in block.attributes:
         description.more["gravity"] = block.numbers("gravity", 3)
     if "parents_touch" in block.attributes:
@@ -68,7 +68,7 @@ def read(block: Element, description: Description) -> None:
     }
     for element in block.children:
         if element.tag not in readers:
-            element.fail(f"not known in <adjoin>; known: {', '.join(readers)}")
+            element.fail("unknown element in <adjoin>", f"it may have: {', '.join(readers)}")
         readers[element.tag](element)
 
 
@@ -96,7 +96,9 @@ class _Reader:
 
     def _moving(self, element: Element, attribute: str) -> tuple[JointDescription, Joint]:
         edge = _known(element, attribute, "joint", self.edges)
-        return (edge, edge.joint) if edge.joint is not None else element.fail(f"joint {edge.name!r} is fixed")
+        if edge.joint is None:
+            element.fail("it is fixed", "only a moving joint has these", subject=Subject("joint", edge.name))
+        return edge, edge.joint
 
     def joint(self, element: Element) -> None:
         edge, joint = self._moving(element, "name")
@@ -105,7 +107,7 @@ class _Reader:
             if name in element.attributes:
                 values = _per_dof(element, name, joint.type.nv)
                 if min(values) < 0.0:
-                    element.fail(f"{name} must not be negative")
+                    element.fail(f"{name} is {min(values):g}", "it must be at least 0", field=name)
                 changes[name] = values
         if "spring_reference" in element.attributes:
             changes["spring_reference"] = element.numbers("spring_reference", joint.type.nq)
@@ -118,7 +120,8 @@ class _Reader:
                 changes[name] = bound
         if "kind" in element.attributes:
             if (joint.kind, element.text("kind")) != ("continuous", "revolute"):
-                element.fail("kind can only make a continuous joint a revolute one without limits")
+                remedy = "it can only make a continuous joint a revolute one without limits"
+                element.fail(f"kind is {element.text('kind')!r}", remedy, field="kind")
             joint = replace(joint, kind="revolute")
         edge.joint = replace(joint, **changes)  # type: ignore[arg-type]
 
@@ -127,7 +130,8 @@ class _Reader:
         link.massless = bool(element.whole("massless", 0))
         link.hidden = bool(element.whole("hidden", 0))
         if link.hidden and (link.geometries or link.sites):
-            element.fail(f"link {link.name!r} cannot be hidden: it carries shapes or sites")
+            problem = "it cannot be hidden, as it carries shapes or sites"
+            element.fail(problem, subject=Subject("link", link.name))
         if "body" in element.attributes:
             link.body = element.name("body")
 
@@ -135,7 +139,7 @@ class _Reader:
         link = self._link(element, "link")
         name = element.name()
         if name in self.sites or name in self.links:
-            element.fail(f"there is a link or site {name!r} already")
+            element.fail("there is already a link or site of that name", subject=Subject("site", name))
         self.sites.add(name)
         link.sites.append((name, *_pose(element)))
 
@@ -143,12 +147,12 @@ class _Reader:
         link = self._link(element, "link")
         name, kind = element.name(), element.text("kind")
         if kind not in GEOMETRY_KINDS:
-            element.fail(f"no shape {kind!r}; shapes: {', '.join(GEOMETRY_KINDS)}")
+            element.fail(f"kind {kind!r} is unknown", f"kinds: {', '.join(GEOMETRY_KINDS)}", field="kind")
         if name in self.shapes:
-            element.fail(f"there is a shape {name!r} already")
+            element.fail("there is already a shape of that name", subject=Subject("shape", name))
         size = vector3(element.numbers("size", 3, (0.0, 0.0, 0.0)))
         if min(size) < 0.0:
-            element.fail(f"size={min(size):g} must not be negative")
+            element.fail(f"size is {min(size):g}", "it must be at least 0", field="size")
         vertices = _vertices(element) if kind == "hull" else ()
         self.shapes[name] = (link, len(link.geometries))
         link.geometries.append(Geometry(name, kind, WORLD, link.name, size, *_pose(element), vertices))  # type: ignore[arg-type]
@@ -162,7 +166,7 @@ class _Reader:
         _, joint = self._moving(element, "joint")
         name = element.name()
         if name in self.actuators:
-            element.fail(f"there is an actuator {name!r} already")
+            element.fail("there is already an actuator of that name", subject=Subject("actuator", name))
         ranges: list[tuple[float, float]] = []
         for attribute in ("control_range", "force_range"):
             if attribute in element.attributes:
@@ -172,7 +176,7 @@ class _Reader:
                 low = element.number(f"{kind}_lower", -math.inf, math.inf)
                 high = element.number(f"{kind}_upper", math.inf, math.inf)
             if low > high:
-                element.fail(f"{attribute}: {low:g} is above {high:g}")
+                element.fail(f"{low:g} is above {high:g}", field=attribute)
             ranges.append((low, high))
         gear = _per_dof(element, "gear", joint.type.nv) if "gear" in element.attributes else (1.0,) * joint.type.nv
         bias = vector3(element.numbers("bias", 3, (0.0, 0.0, 0.0)))
@@ -182,7 +186,7 @@ class _Reader:
     def keyframe(self, element: Element) -> None:
         key = KeyframeDescription(element.name(), {})
         if key.name in self.keyframes:
-            element.fail(f"there is a keyframe {key.name!r} already")
+            element.fail("there is already a keyframe of that name", subject=Subject("keyframe", key.name))
         self.keyframes.add(key.name)
         for child in element.children:
             if child.tag == "joint":
@@ -195,7 +199,7 @@ class _Reader:
                 actuator = _known(child, "name", "actuator", self.actuators)
                 key.control[actuator.name] = child.number("control")
             else:
-                child.fail("not known in <keyframe>; known: joint, actuator")
+                child.fail("unknown element in <keyframe>", "it may have: joint, actuator")
         self.description.keyframes.append(key)
 
     def exclude(self, element: Element) -> None:
@@ -210,7 +214,7 @@ class _Reader:
 
 def _known(element: Element, attribute: str, what: str, items: dict[str, Item]) -> Item:
     name = element.name(attribute)
-    return items[name] if name in items else element.fail(unknown_name(what, f"{what}s", name, items))
+    return items[name] if name in items else element.fail(*unknown_name_parts(what, f"{what}s", name, items))
 
 
 def _per_dof(element: Element, attribute: str, size: int) -> tuple[float, ...]:
@@ -226,7 +230,8 @@ def _pose(element: Element) -> tuple[Vec3, Mat3]:
 def _vertices(element: Element) -> tuple[Vec3, ...]:
     count = len(element.text("vertices").split())
     if count % 3 or not 0 < count <= 3 * _MAX_HULL:
-        element.fail(f"vertices has {count} numbers; it needs three for each of 1 to {_MAX_HULL} points")
+        remedy = f"it needs three for each of 1 to {_MAX_HULL} points"
+        element.fail(f"vertices has {count} numbers", remedy, field="vertices")
     flat = element.numbers("vertices", count)
     return tuple(vector3(flat[i : i + 3]) for i in range(0, count, 3))
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from adjoin.errors import InputError, ModelError
+from adjoin.errors import InputError, Location, ModelError, Option
 from adjoin.io import mjcf, store, urdf, xml
 from adjoin.io.paths import Files
 from adjoin.model.assemble import Lock, assemble
@@ -67,17 +67,19 @@ def load(
     files = Files(home, {key: Path(value) for key, value in (packages or {}).items()}, [Path(a) for a in allow])
     if encoding is None and store.is_saved(data):
         if floating_base or root is not None or lock:
-            raise ModelError(f"{name}: a saved model is loaded as it is, without floating_base, root or lock")
+            problem = "a saved model loads as it is, without floating_base, root or lock"
+            raise ModelError(problem, where=Location(name))
         return store.from_bytes(data, name)
     document = xml.parse(data, name, encoding=encoding)
     if document.tag == "robot":
         description = urdf.read(document, files, meshes=meshes, repair=repair)
     elif document.tag == "mujoco":
         if floating_base:
-            document.fail("floating_base=True is for URDF; an MJCF says it with <freejoint/>")
+            subject = Option("floating_base", True)
+            document.fail("this is for URDF", "in MJCF a floating base has a <freejoint/>", subject=subject)
         description = mjcf.read(document, files, meshes=meshes, unsupported=unsupported)
     else:
-        document.fail("not a robot: the outermost element must be <robot> (URDF) or <mujoco> (MJCF)")
+        document.fail("this is not a robot", "the outermost element must be <robot> (URDF) or <mujoco> (MJCF)")
     return assemble(description, floating_base=floating_base, root=root, lock=lock, accept=accept, repair=repair)
 
 
@@ -92,23 +94,24 @@ def open_source(
         try:
             return source.encode(), TEXT, home, "utf-8"
         except UnicodeEncodeError:
-            raise ModelError(f"{TEXT}: the text has lone surrogates; it is no valid Unicode") from None
+            raise ModelError("the text is not valid Unicode: it has lone surrogates", where=Location(TEXT)) from None
     path = Path(source)
+    where = Location(_shown(path))
     try:
         exists, is_file = path.exists(), path.is_file()
         size = path.stat().st_size if is_file else 0
     except (OSError, ValueError):
-        raise ModelError(f"{_shown(path)}: not a path, and not XML") from None
+        raise ModelError("this is neither a path nor XML", where=where) from None
     if not exists:
-        raise ModelError(f"{_shown(path)}: no such file")
+        raise ModelError("no such file", where=where)
     if not is_file:
-        raise ModelError(f"{_shown(path)}: not a file")
+        raise ModelError("this is not a file", where=where)
     if size > xml.MAX_BYTES:
-        raise ModelError(f"{path}: {size} bytes; at most {xml.MAX_BYTES} are read")
+        raise xml.too_large(where, size)
     try:
         return path.read_bytes(), str(path), home or path.parent, None
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ModelError(f"it cannot be read: {error.strerror}", where=where) from None
 
 
 def _shown(path: Path) -> str:

@@ -9,14 +9,14 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.parsers import expat
 
 import numpy as np
 
-from adjoin.errors import InputError
+from adjoin.errors import InputError, ModelError, Option, Subject
 from adjoin.extras import needed
 from adjoin.io.xml import Element
 
@@ -49,23 +49,23 @@ class Surface:
     color: Color | None = None
 
 
-def read_mesh(data: bytes, name: str, element: Element) -> list[Surface]:
+def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option] = ()) -> list[Surface]:
     """The surfaces of a mesh file, with at least one vertex among them.
 
     Args:
         data: the file.
         name: its name; the ending says the format.
         element: what refers to it, for messages.
+        options: what the caller could do without the mesh, for messages.
 
     Raises:
         ModelError: the format is not read, the file is malformed or too large, or a package is missing.
     """
+    subject = Subject("mesh", name)
     ending = name[name.rfind(".") :].lower() if "." in name else ""
     if ending not in FORMATS:
-        element.fail(
-            f"mesh {name!r}: format {ending or 'without an ending'} is not read; convert it to .stl or .obj, "
-            "or pass meshes='ignore' to do without"
-        )
+        problem = f"files of format {ending} are not read" if ending else "its name has no ending that says the format"
+        element.fail(problem, f"convert it to {' or '.join(FORMATS)}", subject=subject, options=options)
     read = {".stl": _stl, ".obj": _obj, ".dae": _collada}[ending]
     try:
         with warnings.catch_warnings():
@@ -73,13 +73,14 @@ def read_mesh(data: bytes, name: str, element: Element) -> list[Surface]:
             warnings.simplefilter("error", DeprecationWarning)  # how numpy says that a text is not all numbers
             surfaces = _checked(read(data))
     except (_Refused, InputError) as error:
-        element.fail(f"mesh {name!r}: {error}")
+        element.fail(error.problem, error.remedy, subject=subject, options=options)
     except Exception as error:  # whatever a broken file makes of a parser
-        element.fail(f"mesh {name!r}: it cannot be read ({str(error) or type(error).__name__})")
+        problem = f"it cannot be read ({str(error) or type(error).__name__})"
+        element.fail(problem, subject=subject, options=options)
     return surfaces
 
 
-class _Refused(ValueError):
+class _Refused(ModelError):
     """A mesh that a check here refuses, and why."""
 
 
@@ -92,9 +93,9 @@ def _checked(surfaces: Iterable[Surface]) -> list[Surface]:
         if count > 3 * MAX_VERTICES:
             raise _Refused(f"it has more than {3 * MAX_VERTICES} vertices")
         if not np.isfinite(surface.vertices).all() or np.abs(surface.vertices).max(initial=0.0) > 1e9:
-            raise _Refused("it has vertices that are not finite or beyond 1e9")
+            raise _Refused("it has vertices that are not finite or larger than 1e9")
         if surface.faces.min(initial=0) < 0 or surface.faces.max(initial=-1) >= len(surface.vertices):
-            raise _Refused("it has faces of vertices that do not exist")
+            raise _Refused("it has faces with vertices that do not exist")
         checked += [surface] if len(surface.vertices) else []
     if not checked:
         raise _Refused("it has no vertices")
@@ -105,15 +106,15 @@ def _stl(data: bytes) -> Iterator[Surface]:
     count = int.from_bytes(data[80:84], "little")
     if len(data) == 84 + 50 * count:
         if count > MAX_VERTICES:
-            raise _Refused(f"it has {count} triangles; at most {MAX_VERTICES} are read")
+            raise _Refused(f"it has {count} triangles", remedy=f"the limit is {MAX_VERTICES}")
     elif data[:80].lstrip()[:5].lower() == b"solid":
         data = data.lower()
         if data.count(b"vertex") > MAX_VERTICES:
-            raise _Refused(f"it has {data.count(b'vertex')} vertices; at most {MAX_VERTICES} are read")
+            raise _Refused(f"it has {data.count(b'vertex')} vertices", remedy=f"the limit is {MAX_VERTICES}")
         data = _three_numbers(data, b"vertex")
         data += b"" if data.rfind(b"endsolid") > data.rfind(b"vertex") else b"\nendsolid"
     elif len(data) < 84:
-        raise _Refused(f"it has {len(data)} bytes; an STL file has at least 84")
+        raise _Refused(f"it has {len(data)} bytes", remedy="an STL file has at least 84")
     else:
         raise _Refused(f"it claims {count} triangles, which is {84 + 50 * count} bytes, but it has {len(data)}")
     return _trimesh(data, "stl")
@@ -121,7 +122,7 @@ def _stl(data: bytes) -> Iterator[Surface]:
 
 def _obj(data: bytes) -> Iterator[Surface]:
     if len(data) > MAX_OBJ_BYTES:
-        raise _Refused(f"it has {len(data)} bytes; at most {MAX_OBJ_BYTES} of an OBJ file are read")
+        raise _Refused(f"it has {len(data)} bytes", remedy=f"the limit for an OBJ file is {MAX_OBJ_BYTES}")
     return _trimesh(_three_numbers(data, b"v"), "obj", maintain_order=True, skip_materials=True)
 
 
@@ -152,7 +153,7 @@ def _collada(data: bytes) -> Iterator[Surface]:
     parser.StartDoctypeDeclHandler = _refuse
     parser.Parse(data, True)
     if re.search(rb"(?i)[\s>]-?nan[\s<]", data):  # pycollada would make them zeros
-        raise _Refused("it has numbers that are nan")
+        raise _Refused("some of its numbers are nan")
     ignored = [collada.DaeBrokenRefError, collada.common.DaeUnsupportedError]
     document = collada.Collada(io.BytesIO(data), ignore=ignored)
     if document.errors:  # a texture that is missing would take the geometry with it: read it again without materials

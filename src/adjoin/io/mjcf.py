@@ -9,18 +9,19 @@ Differences that a reader of both should know:
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from adjoin.errors import ModelError
+from adjoin.errors import Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import convex_hull
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
-from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription, Where
+from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
 from adjoin.model.parts import WORLD, Actuator, ContactPair, Geometry
@@ -44,8 +45,34 @@ _SHAPES = {
 _SIZES = {"plane": 2, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3, "hull": 0}
 
 
+class UnsupportedError(ModelError):
+    """An MJCF has parts that Adjoin does not simulate.
+
+    Attributes:
+        parts: those, each as a few words with names.
+    """
+
+    def __init__(self, problem: str, parts: Sequence[str] = (), where: Location | None = None):
+        without = Option("unsupported", "warn", "to load the model without them")
+        super().__init__(problem, where=where, options=[without])
+        self.parts = tuple(parts)
+
+    def split(self) -> "list[UnsupportedError]":
+        """One error for each part."""
+        where = Location(self.file, self.line)
+        return [UnsupportedError(f"not supported: {part}", [part], where) for part in self.parts]
+
+
 class UnsupportedWarning(UserWarning):
-    """Parts of an MJCF were left out, because Adjoin does not simulate them."""
+    """Parts of an MJCF were left out, because Adjoin does not simulate them.
+
+    Attributes:
+        parts: those, each as a few words with names.
+    """
+
+    def __init__(self, text: str, parts: Sequence[str] = ()):
+        super().__init__(text)
+        self.parts = tuple(parts)
 
 
 def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str = "error") -> Description:
@@ -57,26 +84,27 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
         meshes: "hull" reads meshes as convex hulls, "ignore" leaves them out as shapes (they still give inertia).
         unsupported: "error" to refuse parts that are not simulated, "warn" to leave them out.
     """
-    where = Where(root.where.source)
+    where = Location(root.where.file)
     mujoco, compiled = compile_document(scan(root, files), where)
-    left_out = mjcf_unsupported.find(mujoco, compiled)
-    if left_out:
-        text = f"{where}: not supported: {'; '.join(left_out)}"
-        if unsupported == "error":
-            raise ModelError(f"{text}; pass unsupported='warn' to load it without")
-        warnings.warn(f"{text}; left out", UnsupportedWarning, stacklevel=4)
+    parts = mjcf_unsupported.find(mujoco, compiled)
+    listed = "; ".join(parts)
+    if parts and unsupported == "error":
+        raise UnsupportedError(f"not supported: {listed}", parts, where)
+    if parts:
+        warnings.warn(UnsupportedWarning(f"{where}: not supported and left out: {listed}", parts), stacklevel=4)
     reader = _Reader(mujoco, compiled, where, meshes)
     try:
         return reader.description(root.attributes.get("model", "MuJoCo Model"))
     except ModelError as error:
-        raise ModelError(f"{where}: {error}") from None
+        error.file = where.file
+        raise
 
 
 @dataclass
 class _Reader:
     mujoco: Any
     m: Any
-    where: Where
+    where: Location
     meshes: str
     body_names: list[str] = field(default_factory=list)
     joint_names: list[str] = field(default_factory=list)
@@ -162,7 +190,8 @@ class _Reader:
         length = math.hypot(x, y, z)
         if not 0.5 < length < 2.0:
             # MuJoCo normalizes axes, but numbers beyond all bounds overflow on the way.
-            raise ModelError(f"joint {self.joint_names[j]!r}: axis is ({x:g} {y:g} {z:g}); it must be a unit vector")
+            subject = Subject("joint", self.joint_names[j])
+            raise ModelError(f"axis is ({x:g} {y:g} {z:g})", subject=subject, remedy="it must be a unit vector")
         return (x, y, z) if length == 1.0 else (x / length, y / length, z / length)
 
     def _body(self, body: int, links: list[LinkDescription], edges: list[JointDescription]) -> None:
@@ -348,5 +377,6 @@ def _rotation(quaternion: Any) -> Mat3:
         return IDENTITY
     if not 0.5 < math.hypot(w, x, y, z) < 2.0:
         # MuJoCo normalizes quaternions, but numbers beyond all bounds overflow on the way.
-        raise ModelError(f"an orientation is ({w:g} {x:g} {y:g} {z:g}); it must be a unit quaternion")
+        problem = f"an orientation is ({w:g} {x:g} {y:g} {z:g})"
+        raise ModelError(problem, remedy="it must be a unit quaternion")
     return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))

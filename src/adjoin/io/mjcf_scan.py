@@ -13,11 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from adjoin.errors import ModelError
+from adjoin.errors import Location, ModelError
 from adjoin.io import xml
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
-from adjoin.model.description import Where
 
 MAX_COPIES = 1_000
 MAX_GRID = 1_000_000
@@ -44,16 +43,20 @@ class Scanned:
 
     text: str
     assets: dict[str, bytes]
-    lines: list[Where]
+    lines: list[Location]
 
-    def locate(self, message: str) -> str:
-        """A compiler message with its line numbers turned into places in the original files."""
+    def error(self, message: str, where: Location) -> ModelError:
+        """The error that MuJoCo's compiler reports, at its place in the original files.
 
-        def replace(found: re.Match[str]) -> str:
-            line = int(found[2])
-            return f"{found[1]}{self.lines[line - 1]}" if 0 < line <= len(self.lines) else found[0]
-
-        return re.sub(r"(line )(?:= )?(\d+)(?:, column (?:= )?-?\d+)?", replace, message)
+        Args:
+            message: of the compiler, with numbers of lines in `text`.
+            where: the place if it names none.
+        """
+        found = re.search(r",? line (?:= )?(\d+)(?:, column (?:= )?-?\d+)?", message)
+        if found is not None and 0 < int(found[1]) <= len(self.lines):
+            where = self.lines[int(found[1]) - 1]
+            message = message[: found.start()] + message[found.end() :]
+        return ModelError(f"MuJoCo: {' '.join(message.split())}", where=where)
 
 
 @dataclass
@@ -87,7 +90,7 @@ def scan(root: Element, files: Files) -> Scanned:
         state.strip = state.strip or compiler.attributes.pop("strippath", "false") == "true"
     _clean(root, state, 1)
     lines: list[str] = []
-    places: list[Where] = []
+    places: list[Location] = []
     _write(root, lines, places)
     return Scanned("\n".join(lines), state.assets, places)
 
@@ -98,22 +101,22 @@ def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
     for child in element.children:
         state.elements += 1
         if state.elements > xml.MAX_ELEMENTS:
-            child.fail(f"more than {xml.MAX_ELEMENTS} elements with all includes")
+            child.fail(f"the file has more than {xml.MAX_ELEMENTS} elements with all that it includes")
         if child.tag != "include":
             _expand(child, state, open_files)
             children.append(child)
             continue
         state.includes += 1
         if state.includes > MAX_INCLUDES:
-            child.fail(f"more than {MAX_INCLUDES} includes")
+            child.fail(f"the file has more than {MAX_INCLUDES} includes")
         path = state.files.resolve(child.text("file"), child)
         if str(path) in open_files:
             chain = " -> ".join(Path(name).name for name in [*open_files, str(path)])
-            child.fail(f"files include each other in a circle: {chain}")
+            child.fail(f"files include each other in a cycle: {chain}")
         data = state.files.read(path, child, xml.MAX_BYTES)
         included = xml.parse(data, path.name)
         if included.tag not in ("mujoco", "mujocoinclude"):
-            included.fail("an included file must have <mujocoinclude> or <mujoco> outermost")
+            included.fail("this cannot be included", "the outermost element must be <mujocoinclude> or <mujoco>")
         _expand(included, state, [*open_files, str(path)])
         children += included.children
     element.children = children
@@ -127,19 +130,21 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
             copies *= _product(element, attribute)
     most = MAX_GRID if element.tag == "hfield" else MAX_COPIES
     if copies > most:
-        element.fail(f"it makes {copies} copies; at most {most} are allowed")
+        what = "points" if element.tag == "hfield" else "copies"
+        element.fail(f"it makes {copies} {what}", f"the limit is {most}")
     if element.tag == "model" and "file" in element.attributes:
         # Its own includes and meshes would be opened by the compiler, past our rules.
-        element.fail("models attached from other files are not read; put the file's content in its place")
+        element.fail("models in other files are not read", "put the content of that file here")
     if element.tag == "body":
         state.bodies += copies
         if state.bodies > MAX_BODIES:
-            element.fail(f"more than {MAX_BODIES} bodies with all copies")
+            element.fail(f"the file has more than {MAX_BODIES} bodies with all copies")
     for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
         element.attributes[attribute] = _asset(element, attribute, state)
     for attribute, value in element.attributes.items():
         if attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
-            element.fail(f"{attribute}: {odd[0].strip()!r} is not a number; MuJoCo would take it for a missing one")
+            problem = f"{odd[0].strip()!r} is not a number"
+            element.fail(problem, "MuJoCo would treat it as missing", field=attribute)
     for child in element.children:
         _clean(child, state, copies)
 
@@ -173,7 +178,7 @@ def _asset(element: Element, attribute: str, state: _Scan) -> str:
     return state.names[key]
 
 
-def _write(element: Element, lines: list[str], places: list[Where], depth: int = 0) -> None:
+def _write(element: Element, lines: list[str], places: list[Location], depth: int = 0) -> None:
     attributes = "".join(f" {key}={quoteattr(value)}" for key, value in element.attributes.items())
     places.append(element.where)
     if not element.children:
@@ -186,7 +191,7 @@ def _write(element: Element, lines: list[str], places: list[Where], depth: int =
     lines.append(f"</{element.tag}>")
 
 
-def compile_document(scanned: Scanned, where: Where) -> tuple[Any, Any]:
+def compile_document(scanned: Scanned, where: Location) -> tuple[Any, Any]:
     """Run MuJoCo's compiler.
 
     Returns:
@@ -198,13 +203,9 @@ def compile_document(scanned: Scanned, where: Where) -> tuple[Any, Any]:
     try:
         mujoco: Any = importlib.import_module("mujoco")
     except ImportError as error:
-        raise ModelError(
-            f"{where}: reading MJCF needs MuJoCo's compiler; install it with: pip install 'adjoin[mjcf]' ({error})"
-        ) from None
+        problem = f"reading MJCF needs MuJoCo's compiler ({error})"
+        raise ModelError(problem, where=where, remedy="pip install 'adjoin[mjcf]'") from None
     try:
         return mujoco, mujoco.MjModel.from_xml_string(scanned.text, scanned.assets)
-    except ValueError as error:
-        text = " ".join(scanned.locate(str(error)).split())
-        raise ModelError(f"{where}: MuJoCo: {text}") from None
-    except mujoco.FatalError as error:
-        raise ModelError(f"{where}: MuJoCo: {' '.join(str(error).split())}") from None
+    except (ValueError, mujoco.FatalError) as error:
+        raise scanned.error(str(error), where) from None

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.errors import ModelError
+from adjoin.errors import ModelError, Subject
 from adjoin.extras import needed
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.model import Model
@@ -89,53 +89,59 @@ def from_bytes(data: bytes, source: str) -> Model:
     Raises:
         ModelError: the file is not one, or what it holds is no model.
     """
-    tensors, metadata = _open(data, source)
-    if METADATA not in metadata:
-        raise ModelError(f"{source}: the safetensors file has no metadata {METADATA!r}: adjoin.save did not write it")
     try:
-        structure = json.loads(metadata[METADATA])
-    except (ValueError, RecursionError):
-        raise ModelError(f"{source}: the metadata {METADATA!r} is not JSON") from None
-    if not isinstance(structure, dict) or structure.get("format") != FORMAT:
-        raise ModelError(f"{source}: the metadata {METADATA!r} is not a model of format {FORMAT}")
-    reader = _Columns(tensors, structure)
-    try:
-        exclusions = reader.value("exclusions", list)
-        if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
-            raise ModelError("exclusions are not pairs of names")
-        parts = {part: tuple(reader.records(part, record)) for part, record in _PARTS.items()}
-        fixture = parts.pop("fixture")
-        if len(fixture) != 1:
-            raise ModelError(f"there must be one fixture, not {len(fixture)}")
-        return Model(
-            name=reader.value("name", str),
-            gravity=tuple(reader.column("gravity", (3,)).tolist()),  # type: ignore[arg-type]
-            parents_touch=reader.value("parents_touch", bool),
-            exclusions=tuple((first, second) for first, second in exclusions),
-            fixture=fixture[0],
-            **parts,
-        )
+        return _model(*_open(data))
     except ModelError as error:
-        raise ModelError(f"{source}: {error}") from None
+        error.file = source
+        raise
 
 
-def _open(data: bytes, source: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
+def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
+    reader = _Columns(tensors, structure)
+    exclusions = reader.value("exclusions", list)
+    if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
+        reader.fail("exclusions", "exclusions are not pairs of names")
+    parts = {part: tuple(reader.records(part, record)) for part, record in _PARTS.items()}
+    fixture = parts.pop("fixture")
+    if len(fixture) != 1:
+        reader.fail("fixture", f"fixture has {len(fixture)} parts", "it must have one")
+    return Model(
+        name=reader.value("name", str),
+        gravity=tuple(reader.column("gravity", (3,)).tolist()),  # type: ignore[arg-type]
+        parents_touch=reader.value("parents_touch", bool),
+        exclusions=tuple((first, second) for first, second in exclusions),
+        fixture=fixture[0],
+        **parts,
+    )
+
+
+def _open(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The tensors and the structure in a safetensors file."""
     library = needed("safetensors", "save", "loading a saved model")
     try:
         entries = dict(library.deserialize(data))
     except library.SafetensorError as error:
-        raise ModelError(f"{source}: not a valid safetensors file: {error}") from None
+        raise ModelError(f"not a valid safetensors file: {error}") from None
     tensors: dict[str, np.ndarray] = {}
     for name, entry in entries.items():
+        subject = Subject("tensor", name)
         if entry["dtype"] not in _DTYPES:
-            raise ModelError(f"{source}: tensor {name!r} has dtype {entry['dtype']}; models have F64 and I64")
+            raise ModelError(f"its dtype is {entry['dtype']}", subject=subject, remedy="models have F64 and I64")
         try:
             tensors[name] = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
         except ValueError:
-            raise ModelError(f"{source}: tensor {name!r} has a shape that no array can have") from None
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return tensors, header.get("__metadata__") or {}
+            raise ModelError("it has a shape that no array can have", subject=subject) from None
+    metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__") or {}
+    if METADATA not in metadata:
+        problem = f"the safetensors file has no metadata {METADATA!r}"
+        raise ModelError(problem, remedy="only files that adjoin.save wrote are models")
+    try:
+        structure = json.loads(metadata[METADATA])
+    except (ValueError, RecursionError):
+        raise ModelError(f"the metadata {METADATA!r} is not JSON") from None
+    if not isinstance(structure, dict) or structure.get("format") != FORMAT:
+        raise ModelError(f"the metadata {METADATA!r} is not a model of format {FORMAT}")
+    return tensors, structure
 
 
 def _fields(record: type) -> list[tuple[str, Any]]:
@@ -180,27 +186,27 @@ class _Columns:
     tensors: dict[str, np.ndarray]
     structure: dict[str, Any]
 
-    def fail(self, key: str, message: str) -> typing.NoReturn:
-        raise ModelError(f"{key} {message}")
+    def fail(self, key: str, problem: str, remedy: str = "") -> typing.NoReturn:
+        raise ModelError(problem, field=key, remedy=remedy)
 
     def value(self, key: str, kind: type) -> Any:
         found = self.structure.get(key)
         if type(found) is not kind:
-            self.fail(key, f"must be a {kind.__name__}")
+            self.fail(key, f"{key} is not a {kind.__name__}")
         return found
 
     def column(self, key: str, shape: tuple[int, ...], kind: str = "f") -> np.ndarray:
         found = self.tensors.get(key)
         if found is None or found.dtype.kind != kind:
-            self.fail(key, f"must be a tensor of {'numbers' if kind == 'f' else 'whole numbers'}")
+            self.fail(key, f"{key} is not a tensor of {'F64' if kind == 'f' else 'I64'}")
         if found.shape != shape:
-            self.fail(key, f"has shape {found.shape}; it needs {shape}")
+            self.fail(key, f"{key} has shape {found.shape}", f"it must have {shape}")
         return found
 
     def records(self, part: str, record: type) -> list[Any]:
         count = self.value(part, int)
         if not 0 <= count <= 1_000_000:
-            self.fail(part, "must be a sensible count")
+            self.fail(part, f"{part} is {count}, which is not a possible count")
         return self._records(part, record, count)
 
     def _records(self, path: str, record: type, count: int) -> list[Any]:
@@ -222,16 +228,16 @@ class _Columns:
             return _frozen(self.column(key, (count, len(typing.get_args(hint)))).tolist())
         values = self.value(key, list)
         if len(values) != count or not all(isinstance(value, str) for value in values):
-            self.fail(key, f"must be {count} texts")
+            self.fail(key, f"{key} is not {count} names")
         if typing.get_origin(hint) is typing.Literal and not set(values) <= set(typing.get_args(hint)):
-            self.fail(key, f"must be among {', '.join(typing.get_args(hint))}")
+            self.fail(key, "some of these are unknown", f"known: {', '.join(typing.get_args(hint))}")
         return values
 
     def _ragged(self, key: str, name: str, count: int) -> list[Any]:
         lengths = self.column(key + "#", (count,), "i").tolist()
         tail = (3,) if name == "vertices" else ()
         if any(length < 0 for length in lengths):
-            self.fail(key + "#", "has a negative length")
+            self.fail(key + "#", f"{key}# has a negative length")
         flat = _frozen(self.column(key, (sum(lengths), *tail)).tolist())
         out, at = [], 0
         for length in lengths:
@@ -242,7 +248,7 @@ class _Columns:
     def _optional(self, key: str, count: int) -> list[Mimic | None]:
         present = self.value(key, list)
         if not all(type(i) is int and 0 <= i < count for i in present) or len(set(present)) != len(present):
-            self.fail(key, "must be different indices of joints")
+            self.fail(key, f"{key} is not different indices of joints")
         out: list[Mimic | None] = [None] * count
         for index, mimic in zip(present, self._records(key, Mimic, len(present)), strict=True):
             out[index] = mimic

@@ -1,7 +1,7 @@
 """URDF, read strictly: links and joints as the specification has them, errors with file and line.
 
-Extensions of other tools (gazebo, transmission, ros2_control, sensor, ...) are passed over. One is read: the `<adjoin>`
-element, with which `urdf_write` says what URDF has no words for. Two elements beyond the specification are understood
+Elements of other tools (gazebo, transmission, ros2_control, sensor, ...) are ignored. One extension is read: the
+`<adjoin>` element, in which `urdf_write` puts what URDF cannot express. Two elements beyond the specification are read
 as other tools write them: `<capsule radius length>` and joints of type "spherical".
 """
 
@@ -13,11 +13,12 @@ from typing import Literal
 
 import numpy as np
 
+from adjoin.errors import Option, Subject
 from adjoin.io import extension
 from adjoin.io.hull import convex_hull
 from adjoin.io.mesh import read_mesh
 from adjoin.io.paths import Files
-from adjoin.io.xml import Element
+from adjoin.io.xml import EXPAND, Element
 from adjoin.model.description import Description, JointDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Mimic, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
@@ -27,6 +28,8 @@ from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 
 Meshes = Literal["hull", "ignore"]
+SHAPES = "box, sphere, cylinder, capsule, mesh"
+WITHOUT_MESHES = Option("meshes", "ignore", "to leave collision meshes out")
 
 _UNIT_AXIS = 1e-5  # what rounding to five digits does to a unit vector
 _RIGHT_ANGLE = 1e-4
@@ -74,7 +77,7 @@ def read(root: Element, files: Files, *, meshes: Meshes = "hull", repair: Collec
 def _refuse_xacro(root: Element) -> None:
     for element in root.children:
         if element.tag.startswith("xacro:"):
-            element.fail("this is a xacro file; expand it first: xacro robot.urdf.xacro > robot.urdf")
+            element.fail("this is a xacro file", EXPAND)
 
 
 def _refuse_misspelled(element: Element) -> None:
@@ -84,7 +87,7 @@ def _refuse_misspelled(element: Element) -> None:
     for tag in others[:1000]:
         if len(tag) < 20 and (close := difflib.get_close_matches(tag, known, 1, 0.75)):
             child = next(child for child in element.children if child.tag == tag)
-            child.fail(f"not known in <{element.tag}>; did you mean <{close[0]}>?")
+            child.fail(f"unknown element in <{element.tag}>", f"did you mean <{close[0]}>?")
 
 
 def _origin(reader: _Reader, element: Element) -> tuple[Vec3, Mat3]:
@@ -124,7 +127,7 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
     position, rotation = _origin(reader, element)
     geometry = element.need("geometry")
     if len(geometry.children) != 1:
-        geometry.fail(f"it has {len(geometry.children)} shapes; it needs one of: box, sphere, cylinder, capsule, mesh")
+        geometry.fail(f"it has {len(geometry.children)} shapes", f"it needs exactly one of: {SHAPES}")
     shape = geometry.children[0]
     vertices: tuple[Vec3, ...] = ()
     size: Vec3 = ZERO
@@ -133,7 +136,7 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
     elif shape.tag == "box":
         x, y, z = shape.numbers("size", 3)
         if min(x, y, z) < 0.0:
-            shape.fail(f"size={min(x, y, z):g} must not be negative")
+            shape.fail(f"size is {min(x, y, z):g}", "it must be at least 0", field="size")
         kind, size = "box", (x / 2, y / 2, z / 2)
     elif shape.tag in ("cylinder", "capsule"):
         kind, size = shape.tag, (shape.positive("radius"), shape.not_negative("length") / 2, 0.0)
@@ -142,7 +145,7 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
             return None
         kind, vertices = "hull", _hull(reader, shape)
     else:
-        shape.fail("no such shape; shapes: box, sphere, cylinder, capsule, mesh")
+        shape.fail("unknown shape", f"shapes: {SHAPES}")
     name = element.name() if element.attributes.get("name", "").strip() else f"{link}/0"
     return Geometry(_distinct(reader, name), kind, WORLD, link, size, position, rotation, vertices)
 
@@ -160,16 +163,14 @@ def _distinct(reader: _Reader, name: str) -> str:
 def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
     scale = shape.numbers("scale", 3, (1.0, 1.0, 1.0))
     if 0.0 in scale:
-        shape.fail("scale has a zero; a mesh needs some size")
-    path = reader.files.resolve(
-        shape.text("filename"), shape, hint=" (or pass meshes='ignore' to leave collision meshes out)"
-    )
+        shape.fail("scale has a zero", "a mesh needs some size", field="scale")
+    path = reader.files.resolve(shape.text("filename"), shape, options=[WITHOUT_MESHES])
     key = (str(path), scale)
     if key not in reader.hulls:
-        surfaces = read_mesh(reader.files.read(path, shape), path.name, shape)
+        surfaces = read_mesh(reader.files.read(path, shape), path.name, shape, [WITHOUT_MESHES])
         hull = convex_hull(np.concatenate([surface.vertices for surface in surfaces])) * np.array(scale)
         if not np.isfinite(hull).all():
-            shape.fail("scale makes the mesh too large for numbers")
+            shape.fail("scale makes the mesh too large for numbers", field="scale")
         reader.hulls[key] = tuple(vector3(vertex) for vertex in hull.tolist())
     return reader.hulls[key]
 
@@ -180,7 +181,8 @@ def _joint(reader: _Reader, element: Element) -> JointDescription:
     types: dict[str, JointType | None] = {kind.urdf: kind for kind in JOINT_TYPES.values() if kind.urdf}
     types["fixed"] = None
     if type_name not in types:
-        element.fail(f"joint {name!r}: no joint type {type_name!r}; types: {', '.join(sorted(types))}")
+        problem, known = f"unknown joint type {type_name!r}", f"types: {', '.join(sorted(types))}"
+        element.fail(problem, known, subject=Subject("joint", name))
     kind = types[type_name]
     position, rotation = _origin(reader, element)
     description = JointDescription(
@@ -220,9 +222,11 @@ def _axis(reader: _Reader, element: Element, name: str) -> Vec3:
     x, y, z = axis.numbers("xyz", 3)
     length = math.hypot(x, y, z)
     if length < 1e-9:
-        axis.fail(f"joint {name!r}: xyz is zero; an axis is a unit vector")
+        axis.fail("xyz is zero", "an axis is a unit vector", subject=Subject("joint", name), field="xyz")
     if abs(length - 1.0) > _UNIT_AXIS and "axis" not in reader.repair:
-        axis.fail(f"joint {name!r}: xyz has length {length:.6g}, not 1; pass repair=('axis',) to scale it")
+        scale = Option("repair", ("axis",), "to scale it")
+        problem = f"xyz has length {length:.6g}, not 1"
+        axis.fail(problem, subject=Subject("joint", name), field="xyz", options=[scale])
     return (x, y, z) if length == 1.0 else (x / length + 0.0, y / length + 0.0, z / length + 0.0)
 
 
@@ -231,7 +235,8 @@ def _limits(reader: _Reader, element: Element, name: str, kind: JointType) -> tu
     bounded = kind.urdf_needs_limit
     if limit is None:
         if bounded:
-            element.fail(f"joint {name!r}: a {kind.name} joint needs a <limit> with lower, upper, velocity and effort")
+            problem, remedy = "<limit> is missing", f"a {kind.name} joint needs lower, upper, velocity and effort"
+            element.fail(problem, remedy, subject=Subject("joint", name))
         return -math.inf, math.inf, math.inf, math.inf
     # The specification wants effort and velocity; where they do not apply they are often left out.
     # Exporters write the largest double for "no limit".
@@ -242,9 +247,8 @@ def _limits(reader: _Reader, element: Element, name: str, kind: JointType) -> tu
     lower, upper = limit.number("lower", 0.0, math.inf), limit.number("upper", 0.0, math.inf)
     if lower > upper:
         if "limits" not in reader.repair:
-            limit.fail(
-                f"joint {name!r}: lower={lower:g} is above upper={upper:g}; pass repair=('limits',) to swap them"
-            )
+            swap = Option("repair", ("limits",), "to swap them")
+            limit.fail(f"lower={lower:g} is above upper={upper:g}", subject=Subject("joint", name), options=[swap])
         lower, upper = upper, lower
     return lower, upper, velocity, effort
 

@@ -4,16 +4,19 @@ No DOCTYPE, no entities, no processing beyond the text itself: what an untrusted
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
 
-from adjoin.errors import ModelError
-from adjoin.model.description import MAX_NUMBER, Where
+from adjoin.errors import Location, ModelError, Option, Subject
+from adjoin.model.validate import MAX_NUMBER
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
 MAX_ELEMENTS = 30_000
+MAX_NAME = 1000
+EXPAND = "expand the file first: xacro robot.urdf.xacro > robot.urdf"
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SPACE = " \t\r\n"
@@ -23,17 +26,33 @@ _SPACE = " \t\r\n"
 class Element:
     """An element with its attributes, children and line.
 
-    Reading goes through the methods, which say file, line, element and attribute when something is wrong.
+    The methods raise `ModelError` with file, line, element and attribute when something is wrong.
     """
 
     tag: str
-    where: Where
+    where: Location
     attributes: dict[str, str]
     children: list["Element"] = field(default_factory=list)
 
-    def fail(self, message: str) -> NoReturn:
-        """Raise `ModelError` at this element."""
-        raise ModelError(f"{self.where}: <{self.tag}>: {message}")
+    def fail(
+        self,
+        problem: str,
+        remedy: str = "",
+        *,
+        subject: Subject | Option | None = None,
+        field: str = "",
+        options: Sequence[Option] = (),
+    ) -> NoReturn:
+        """Raise `ModelError` at this element; see `AdjoinError` for the parts."""
+        raise ModelError(
+            problem,
+            where=self.where,
+            element=self.tag,
+            subject=subject,
+            field=field,
+            remedy=remedy,
+            options=options,
+        )
 
     def all(self, tag: str) -> list["Element"]:
         """Children with this tag."""
@@ -43,33 +62,33 @@ class Element:
         """The only child with this tag, or None."""
         found = self.all(tag)
         if len(found) > 1:
-            found[1].fail(f"a second <{tag}> in <{self.tag}>; the first is on line {found[0].where.line}")
+            found[1].fail(f"there are two of these in <{self.tag}>", f"the first is on line {found[0].where.line}")
         return found[0] if found else None
 
     def need(self, tag: str) -> "Element":
         """The only child with this tag."""
         found = self.one(tag)
-        return found if found is not None else self.fail(f"no <{tag}> in it")
+        return found if found is not None else self.fail(f"<{tag}> is missing")
 
     def text(self, attribute: str) -> str:
         """An attribute that must be there and not be empty."""
         value = self.attributes.get(attribute)
         if value is None:
             has = ", ".join(self.attributes)
-            self.fail(f"no attribute {attribute!r}" + (f"; it has: {has}" if has else ""))
+            self.fail(f"attribute {attribute!r} is missing", f"it has: {has}" if has else "")
         if not value.strip():
             self.fail(f"attribute {attribute!r} is empty")
         if "${" in value or "$(" in value:
-            self.fail(f"{attribute}={value!r} is xacro; expand the file first: xacro robot.urdf.xacro > robot.urdf")
+            self.fail(f"{value!r} is xacro", EXPAND, field=attribute)
         return value
 
     def name(self, attribute: str = "name") -> str:
         """An attribute that names something: printable text without surrounding space."""
         value = self.text(attribute)
-        if len(value) > 1000:
-            self.fail(f"{attribute} has {len(value)} characters; at most 1000 are allowed")
+        if len(value) > MAX_NAME:
+            self.fail(f"{attribute} has {len(value)} characters", f"the limit is {MAX_NAME}", field=attribute)
         if value != value.strip() or not value.isprintable():
-            self.fail(f"{attribute}={value!r} has surrounding space or characters that do not print")
+            self.fail(f"{value!r} has spaces around it or characters that cannot be printed", field=attribute)
         return value
 
     def numbers(
@@ -80,8 +99,9 @@ class Element:
             return default
         words = self.text(attribute).split()
         if len(words) != count:
-            plural = "numbers" if count != 1 else "number"
-            self.fail(f"{attribute}={_short(self.attributes[attribute])} must be {count} {plural}; it has {len(words)}")
+            text = _short(self.attributes[attribute])
+            plural = "s" * (len(words) != 1)
+            self.fail(f"{text} has {len(words)} number{plural}", f"it needs {count}", field=attribute)
         return tuple(self._number(attribute, word, largest) for word in words)
 
     def number(self, attribute: str, default: float | None = None, largest: float = MAX_NUMBER) -> float:
@@ -91,31 +111,38 @@ class Element:
     def positive(self, attribute: str) -> float:
         """One number above zero."""
         value = self.number(attribute)
-        return value if value > 0.0 else self.fail(f"{attribute}={value:g} must be positive")
+        return value if value > 0.0 else self.fail(f"{attribute} is {value:g}", "it must be positive", field=attribute)
 
     def not_negative(self, attribute: str, default: float | None = None, largest: float = MAX_NUMBER) -> float:
         """One number that is zero or above."""
         value = self.number(attribute, default, largest)
-        return value if value >= 0.0 else self.fail(f"{attribute}={value:g} must not be negative")
+        return (
+            value if value >= 0.0 else self.fail(f"{attribute} is {value:g}", "it must be at least 0", field=attribute)
+        )
 
     def whole(self, attribute: str, default: int) -> int:
         """One whole number from 0 to 2^31 - 1."""
         value = self.number(attribute, float(default))
         if value != int(value) or not 0 <= value < 2**31:
-            self.fail(f"{attribute}={value:g} must be a whole number from 0 to 2147483647")
+            self.fail(f"{attribute} is {value:g}", "it must be a whole number from 0 to 2147483647", field=attribute)
         return int(value)
 
     def _number(self, attribute: str, word: str, largest: float) -> float:
         if len(word) > 100 or not _NUMBER.fullmatch(word):
-            self.fail(f"{attribute}: {_short(word)} is not a number; write it like 1, -0.5 or 2e-3")
+            self.fail(f"{_short(word)} is not a number", "write it like 1, -0.5 or 2e-3", field=attribute)
         value = float(word)
         if abs(value) > largest or abs(value) == float("inf"):
-            self.fail(f"{attribute}: {_short(word)} is too large; numbers go up to {min(largest, 1.8e308):g}")
+            self.fail(f"{_short(word)} is too large", f"the limit is {min(largest, 1.8e308):g}", field=attribute)
         return value
 
 
 def _short(text: str) -> str:
     return repr(text) if len(text) <= 60 else repr(text[:57] + "...")
+
+
+def too_large(where: Location, size: int) -> ModelError:
+    """The error about a document of so many bytes."""
+    return ModelError(f"the file has {size} bytes", where=where, remedy=f"the limit is {MAX_BYTES}")
 
 
 def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
@@ -129,26 +156,25 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
     Raises:
         ModelError: not XML, or XML that is refused here.
     """
-    whole = Where(source)
     if not data.strip():
-        raise ModelError(f"{whole}: the file is empty")
+        raise ModelError("the file is empty", where=Location(source))
     if len(data) > MAX_BYTES:
-        raise ModelError(f"{whole}: {len(data)} bytes; at most {MAX_BYTES} are read")
+        raise too_large(Location(source), len(data))
     parser = expat.ParserCreate(encoding)
     stack: list[Element] = []
     root: list[Element] = []
     count = 0
 
-    def here() -> Where:
-        return Where(source, parser.CurrentLineNumber)
+    def here() -> Location:
+        return Location(source, parser.CurrentLineNumber)
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
         count += 1
         if count > MAX_ELEMENTS:
-            raise ModelError(f"{here()}: more than {MAX_ELEMENTS} elements")
+            raise ModelError(f"the file has more than {MAX_ELEMENTS} elements", where=here())
         if len(stack) >= MAX_DEPTH:
-            raise ModelError(f"{here()}: elements are nested more than {MAX_DEPTH} deep")
+            raise ModelError(f"elements are nested more than {MAX_DEPTH} deep", where=here())
         element = Element(tag, here(), attributes)
         (stack[-1].children if stack else root).append(element)
         stack.append(element)
@@ -157,7 +183,7 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
         stack.pop()
 
     def refuse(*_: object) -> None:
-        raise ModelError(f"{here()}: DOCTYPE and entity declarations are refused; remove them")
+        raise ModelError("DOCTYPE and entity declarations are refused", where=here(), remedy="remove them")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -168,16 +194,15 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
     except expat.ExpatError as error:
         what = expat.errors.messages.get(error.code, "error")
         if stack and error.code in _CUT_SHORT:
-            opened = stack[-1]
-            raise ModelError(
-                f"{source}:{error.lineno}: the file ends inside <{opened.tag}>, opened on line {opened.where.line}"
-            ) from None
-        raise ModelError(f"{source}:{error.lineno}: not XML: {what} (column {error.offset + 1})") from None
+            opened = f"the file ends inside <{stack[-1].tag}>, which begins on line {stack[-1].where.line}"
+            raise ModelError(opened, where=Location(source, error.lineno)) from None
+        text = f"not XML: {what} (column {error.offset + 1})"
+        raise ModelError(text, where=Location(source, error.lineno)) from None
     except ModelError:
         raise
     except (LookupError, ValueError) as error:
         # expat asks Python's codecs for encodings it does not know; some refuse with a ValueError.
-        raise ModelError(f"{source}:1: not XML: {error}") from None
+        raise ModelError(f"not XML: {error}", where=Location(source, 1)) from None
     return root[0]
 
 

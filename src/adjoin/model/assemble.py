@@ -4,9 +4,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from adjoin.errors import ModelError, unknown_name
+from adjoin.errors import Location, ModelError, Subject, unknown_name_parts
 from adjoin.model import consistency, flaws
-from adjoin.model.description import Description, JointDescription, LinkDescription, Where
+from adjoin.model.description import Description, JointDescription, LinkDescription
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
@@ -58,7 +58,8 @@ def assemble(
     links = {link.name: link for link in description.links}
     base = consistency.check_tree(description)
     if root is not None and root not in links:
-        raise ModelError(f"{description.where}: {unknown_name('link', 'links', root, links)}")
+        problem, known = unknown_name_parts("link", "links", root, links)
+        raise ModelError(problem, where=description.where, field="root", remedy=known)
     consistency.check_numbers(description)
     children: dict[str, list[JointDescription]] = {name: [] for name in links}
     for edge in _locked(description, dict(lock or {})):
@@ -66,9 +67,8 @@ def assemble(
     if floating_base:
         for edge in description.joints:
             if edge.name == FLOATING_BASE:
-                raise ModelError(
-                    f"{edge.where}: joint {edge.name!r}: floating_base=True adds a joint of that name; rename this one"
-                )
+                problem, subject = "the floating base adds a joint of that name", Subject("joint", edge.name)
+                raise ModelError(problem, where=edge.where, subject=subject, remedy="rename this one")
     for link in description.links:
         flaws.check_link(link, accept, repair)
 
@@ -118,7 +118,8 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     moving = {edge.name: edge.joint for edge in description.joints if edge.joint is not None}
     for name in lock:
         if name not in moving:
-            raise ModelError(f"{description.where}: lock: {unknown_name('joint', 'joints', name, moving)}")
+            problem, known = unknown_name_parts("moving joint", "moving joints", name, moving)
+            raise ModelError(problem, where=description.where, field="lock", remedy=known)
     values = {name: _lock_value(description.where, moving[name], value) for name, value in lock.items()}
     followers: dict[str, list[Joint]] = {}
     for joint in moving.values():
@@ -142,13 +143,19 @@ def _locked(description: Description, lock: dict[str, float | Sequence[float]]) 
     return edges
 
 
-def _lock_value(where: Where, joint: Joint, lock: float | Sequence[float]) -> tuple[float, ...]:
+def _lock_value(where: Location, joint: Joint, lock: float | Sequence[float]) -> tuple[float, ...]:
     value = (float(lock),) if isinstance(lock, (int, float)) else tuple(float(x) for x in lock)
+    subject = Subject("joint", joint.name)
     size = joint.type.nq
     if len(value) != size or not all(map(math.isfinite, value)):
-        raise ModelError(f"{where}: lock: joint {joint.name!r} is {joint.kind}: it takes {size} finite number(s)")
+        problem, remedy = (
+            f"{lock} is not a position of a {joint.kind} joint",
+            f"it needs {size} finite number{'s' * (size > 1)}",
+        )
+        raise ModelError(problem, where=where, subject=subject, field="lock", remedy=remedy)
     if joint.type.has_quaternion and math.hypot(*value[-4:]) < 1e-9:
-        raise ModelError(f"{where}: lock: joint {joint.name!r}: its quaternion is zero; it must have length 1")
+        problem = "the quaternion is zero"
+        raise ModelError(problem, where=where, subject=subject, field="lock", remedy="it must have length 1")
     return value
 
 

@@ -2,21 +2,26 @@
 
 from collections.abc import Iterable
 
-from adjoin.errors import ModelError, unknown_name
-from adjoin.model.description import MAX_NUMBER, Description, JointDescription, LinkDescription, Where
+from adjoin.errors import Location, ModelError, Subject, unknown_name_parts
+from adjoin.model.description import Description, JointDescription, LinkDescription
 from adjoin.model.parts import Body
+from adjoin.model.validate import MAX_NUMBER, mimic_flaw
 
 MAX_LINKS = 5_000
-MAX_MIMIC = 50
+
+
+class DisconnectedError(ModelError):
+    """Several links have no parent."""
 
 
 def check_numbers(description: Description) -> None:
     """What is to be multiplied and added must stay finite; a reader that is not ours may have let anything through."""
 
-    def check(where: Where, what: str, numbers: Iterable[float]) -> None:
+    def check(where: Location, subject: Subject, numbers: Iterable[float]) -> None:
         for number in numbers:
             if not abs(number) <= MAX_NUMBER:
-                raise ModelError(f"{where}: {what}: {number:g} is too large; numbers go up to {MAX_NUMBER:g}")
+                limit = f"the limit is {MAX_NUMBER:g}"
+                raise ModelError(f"{number:g} is too large", where=where, subject=subject, remedy=limit)
 
     for link in description.links:
         numbers = [link.mass, *link.com, *link.inertia, *link.offset]
@@ -24,12 +29,12 @@ def check_numbers(description: Description) -> None:
             numbers += [*shape.position, *shape.size, *(x for row in shape.rotation for x in row)]
         for _, position, rotation in link.sites:
             numbers += [*position, *(x for row in rotation for x in row)]
-        check(link.where, f"link {link.name!r}", numbers)
+        check(link.where, Subject("link", link.name), numbers)
     for edge in description.joints:
         numbers = [*edge.position, *(x for row in edge.rotation for x in row)]
         if edge.joint is not None and edge.joint.mimic is not None:
             numbers += [edge.joint.mimic.multiplier, edge.joint.mimic.offset]
-        check(edge.where, f"joint {edge.name!r}", numbers)
+        check(edge.where, Subject("joint", edge.name), numbers)
 
 
 def check_tree(description: Description) -> str:
@@ -38,29 +43,27 @@ def check_tree(description: Description) -> str:
     _unique("joint", description.joints)
     parents: dict[str, JointDescription] = {}
     for edge in description.joints:
+        subject = Subject("joint", edge.name)
         for role, name in (("parent", edge.parent), ("child", edge.child)):
             if name not in links:
-                text = unknown_name("link", "links", name, links)
-                raise ModelError(f"{edge.where}: joint {edge.name!r}: {role}: {text}")
+                problem, known = unknown_name_parts("link", "links", name, links)
+                raise ModelError(problem, where=edge.where, subject=subject, field=role, remedy=known)
         if edge.parent == edge.child:
-            raise ModelError(f"{edge.where}: joint {edge.name!r}: connects link {edge.child!r} to itself")
+            raise ModelError(f"it connects link {edge.child!r} to itself", where=edge.where, subject=subject)
         if edge.child in parents:
             other = parents[edge.child]
-            raise ModelError(
-                f"{edge.where}: joint {edge.name!r}: link {edge.child!r} already hangs on joint {other.name!r} "
-                f"(line {other.where.line}); a link has one parent"
-            )
+            problem = f"link {edge.child!r} is the child of joint {other.name!r} already (line {other.where.line})"
+            raise ModelError(problem, where=edge.where, subject=subject, remedy="a link has one parent")
         parents[edge.child] = edge
     roots = [name for name in links if name not in parents]
     if not links:
-        raise ModelError(f"{description.where}: no links; a robot has at least one")
+        raise ModelError("the robot has no links", where=description.where, remedy="it needs at least one")
     if len(links) > MAX_LINKS:
-        raise ModelError(f"{description.where}: {len(links)} links; at most {MAX_LINKS} are allowed")
+        limit = f"the limit is {MAX_LINKS}"
+        raise ModelError(f"the robot has {len(links)} links", where=description.where, remedy=limit)
     if len(roots) > 1:
-        listed = ", ".join(repr(name) for name in roots[:10])
-        raise ModelError(
-            f"{links[roots[1]].where}: {len(roots)} links have no parent: {listed}; connect them to one root link"
-        )
+        problem = f"{len(roots)} links have no parent: {', '.join(map(repr, roots[:10]))}"
+        raise DisconnectedError(problem, where=links[roots[1]].where, remedy="connect them to one root link")
     # With one root at most, whatever does not lead up to it goes round in a loop.
     grounded = set(roots)
     for name in links:
@@ -68,11 +71,9 @@ def check_tree(description: Description) -> str:
         on_path: set[str] = set()
         while name not in grounded:
             if name in on_path:
-                loop = path[path.index(name) :]
-                raise ModelError(
-                    f"{parents[name].where}: joint {parents[name].name!r}: links form a loop: "
-                    f"{' <- '.join([*loop[:10], name])}; a robot is a tree"
-                )
+                loop = " <- ".join([*path[path.index(name) :][:10], name])
+                where, subject = parents[name].where, Subject("joint", parents[name].name)
+                raise ModelError(f"links form a loop: {loop}", where=where, subject=subject, remedy="a robot is a tree")
             path.append(name)
             on_path.add(name)
             name = parents[name].parent
@@ -84,8 +85,8 @@ def _unique(what: str, items: Iterable[LinkDescription | JointDescription]) -> d
     seen: dict = {}
     for item in items:
         if item.name in seen:
-            first = seen[item.name].where.line
-            raise ModelError(f"{item.where}: two {what}s are named {item.name!r}; the first is on line {first}")
+            problem, first = f"there are two {what}s of that name", f"the first is on line {seen[item.name].where.line}"
+            raise ModelError(problem, where=item.where, subject=Subject(what, item.name), remedy=first)
         seen[item.name] = item
     return seen
 
@@ -95,28 +96,7 @@ def check_mimics(description: Description, bodies: list[Body]) -> None:
     edges = {edge.name: edge for edge in description.joints}
     joints = {body.joint.name: body.joint for body in bodies}
     for joint in joints.values():
-        seen = [joint.name]
-        following = joint
-        ratio = 1.0
-        while following.mimic is not None:
-            where = f"{edges[joint.name].where}: joint {joint.name!r}"
-            ratio *= following.mimic.multiplier
-            if abs(ratio) > MAX_NUMBER:
-                raise ModelError(f"{where}: mimic: the ratio to joint {following.mimic.joint!r} is too large")
-            name = following.mimic.joint
-            if name not in joints:
-                known = " (it is not in the part of the robot that was kept, or it is fixed)" if name in edges else ""
-                text = unknown_name("moving joint", "joints", name, joints)
-                raise ModelError(f"{where}: mimic: {text}{known}")
-            if name in seen:
-                raise ModelError(f"{where}: mimics itself: {' -> '.join([*seen, name])}")
-            if len(seen) > MAX_MIMIC:
-                raise ModelError(f"{where}: mimics through more than {MAX_MIMIC} joints")
-            leader = joints[name]
-            if leader.type.nv != 1 or joint.type.nv != 1:
-                raise ModelError(
-                    f"{where}: a {joint.kind} joint cannot mimic a {leader.kind} joint; "
-                    "both must have one degree of freedom"
-                )
-            seen.append(name)
-            following = leader
+        flaw = mimic_flaw(joint, joints, edges)
+        if flaw is not None:
+            where, subject = edges[joint.name].where, Subject("joint", joint.name)
+            raise ModelError(flaw[0], where=where, subject=subject, field="mimic", remedy=flaw[1])

@@ -6,28 +6,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from adjoin.errors import Location
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import Actuator, ContactPair, Geometry
 from adjoin.spatial.vector import IDENTITY, ZERO
-
-MAX_NUMBER = 1e18
-"""No length, mass or angle of a robot is beyond this; products of a few such numbers stay finite."""
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where in which file something was said.
-
-    Attributes:
-        source: the file as the caller named it, or "<text>".
-        line: from 1, or 0 if unknown.
-    """
-
-    source: str
-    line: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.line else self.source
 
 
 @dataclass
@@ -51,8 +33,8 @@ class LinkDescription:
     """
 
     name: str
-    where: Where
-    inertial: Where | None = None
+    where: Location
+    inertial: Location | None = None
     mass: float = 0.0
     com: Vec3 = ZERO
     inertia: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -80,7 +62,7 @@ class JointDescription:
 
     joint: Joint | None
     name: str
-    where: Where
+    where: Location
     parent: str
     child: str
     position: Vec3 = ZERO
@@ -121,7 +103,7 @@ class Description:
     """
 
     name: str
-    where: Where
+    where: Location
     links: list[LinkDescription]
     joints: list[JointDescription]
     actuators: list[Actuator] = field(default_factory=list)

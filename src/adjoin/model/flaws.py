@@ -17,12 +17,15 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from adjoin.errors import InputError, ModelError
-from adjoin.model.description import LinkDescription, Where
+from adjoin.errors import InputError, ModelError, Option, Subject
+from adjoin.model.description import LinkDescription
 from adjoin.spatial.inertia import Symmetric3, to_matrix
 
 ACCEPTABLE = ("mass", "inertia")
 REPAIRABLE = ("inertia", "axis", "limits", "right_angles")
+ACCEPT_MASS = Option("accept", ("mass",), "to load it as it is")
+ACCEPT_INERTIA = Option("accept", ("inertia",), "to load it as it is")
+REPAIR_INERTIA = Option("repair", ("inertia",), "to use the nearest physical one")
 
 ROUNDING = 1e-6
 """Inertias are written with six digits or so; flaws below this share of the greatest moment are rounding."""
@@ -48,16 +51,17 @@ def moments(inertia: Symmetric3) -> tuple[float, float, float]:
 
 def check_link(link: LinkDescription, accept: Collection[str], repair: Collection[str]) -> None:
     """Check one link as the file has it, and repair its inertia in place if asked to."""
-    where = f"{link.inertial or link.where}: link {link.name!r}"
+    where, subject = link.inertial or link.where, Subject("link", link.name)
     if link.mass < 0.0 and "mass" not in accept:
-        raise ModelError(f"{where}: mass is {link.mass:g}; a mass cannot be negative")
+        problem = f"mass is {link.mass:g}"
+        raise ModelError(problem, where=where, subject=subject, field="mass", remedy="it cannot be negative")
     flaw = _flaw(link)
     if flaw is None:
         return
     if "inertia" in repair:
         link.inertia = repaired(link.inertia) if link.mass > 0.0 else (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     elif "inertia" not in accept:
-        raise ModelError(f"{where}: {flaw}; {_choices('inertia', 'accept', 'repair')}")
+        raise ModelError(flaw, where=where, subject=subject, options=[ACCEPT_INERTIA, REPAIR_INERTIA])
 
 
 def _flaw(link: LinkDescription) -> str | None:
@@ -74,11 +78,6 @@ def _flaw(link: LinkDescription) -> str | None:
     return None
 
 
-def _choices(flaw: str, *options: str) -> str:
-    texts = {"accept": "to take it as it is", "repair": "to get the nearest physical one"}
-    return "pass " + " or ".join(f"{option}=({flaw!r},) {texts[option]}" for option in options)
-
-
 def check_body(
     name: str,
     mass: float,
@@ -89,24 +88,21 @@ def check_body(
 ) -> Symmetric3:
     """Check a moving body, all its links welded together; the inertia it shall have."""
     links = list(links)
-    where: Where = links[0].inertial or links[0].where
+    where, subject = links[0].inertial or links[0].where, Subject("link", name)
     if mass <= 0.0:
         if "mass" in accept or all(link.massless for link in links):
             return inertia
-        said = "mass is 0" if any(link.inertial for link in links) else "it has no mass"
-        raise ModelError(
-            f"{where}: link {name!r}: {said}; a link that moves needs a positive mass; {_choices('mass', 'accept')}"
-        )
+        problem = "mass is 0" if any(link.inertial for link in links) else "it has no mass"
+        remedy = "a moving link needs a positive mass"
+        raise ModelError(problem, where=where, subject=subject, remedy=remedy, options=[ACCEPT_MASS])
     a, b, c = moments(inertia)
     # A body welded from valid parts is valid; only the strict sense of "positive definite" is left to check here.
     if a > 1e-12 * c > 0.0 or "inertia" in accept:
         return inertia
     if "inertia" in repair:
         return repaired(inertia) if c > 0.0 else _ball(mass)
-    raise ModelError(
-        f"{where}: link {name!r}: inertia is not positive definite: principal moments {a:.6g}, {b:.6g}, {c:.6g}; "
-        f"{_choices('inertia', 'accept', 'repair')}"
-    )
+    problem = f"inertia is not positive definite: principal moments {a:.6g}, {b:.6g}, {c:.6g}"
+    raise ModelError(problem, where=where, subject=subject, options=[ACCEPT_INERTIA, REPAIR_INERTIA])
 
 
 def repaired(inertia: Symmetric3) -> Symmetric3:

@@ -1,16 +1,21 @@
 """What holds for every model, however it was made: structure, names, sizes, finite numbers."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from adjoin.errors import ModelError
+from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD
 from adjoin.spatial.vector import IDENTITY
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
+
+MAX_NUMBER = 1e18
+"""No length, mass or angle of a robot is larger than this; products of a few such numbers stay finite."""
+MAX_MIMIC = 50
+"""Joints of a chain in which each mimics the next."""
 
 
 def check(model: "Model") -> None:
@@ -25,33 +30,36 @@ def check(model: "Model") -> None:
     ):
         _unique(what, [item.name for item in items])
     for index, body in enumerate(model.bodies):
-        where = f"body {body.name!r}"
+        subject = Subject("body", body.name)
         if not WORLD <= body.parent < index:
-            raise ModelError(f"{where}: parent {body.parent} is not the world (-1) or a body before it")
-        _finite(where, "mass", [body.mass])
-        _finite(where, "com", body.com, 3)
-        _finite(where, "inertia", body.inertia, 6)
-        _pose(where, body.position, body.rotation)
+            remedy = "it must be -1 (the world) or a body before this one"
+            raise ModelError(f"parent is {body.parent}", subject=subject, field="parent", remedy=remedy)
+        _finite(subject, "mass", [body.mass])
+        _finite(subject, "com", body.com, 3)
+        _finite(subject, "inertia", body.inertia, 6)
+        _pose(subject, body.position, body.rotation)
         _joint(body.joint)
     _mimics(model)
     count = len(model.bodies)
     for what, items in (("frame", model.frames), ("geometry", model.geometries)):
         for item in items:
-            where = f"{what} {item.name!r}"
+            subject = Subject(what, item.name)
             if not WORLD <= item.body < count:
-                raise ModelError(f"{where}: body {item.body} does not exist; bodies: -1 (the world) to {count - 1}")
-            _pose(where, item.position, item.rotation)
+                remedy = f"bodies: -1 (the world) to {count - 1}"
+                raise ModelError(f"body {item.body} does not exist", subject=subject, field="body", remedy=remedy)
+            _pose(subject, item.position, item.rotation)
     _shapes(model)
     _actuators(model)
     for key in model.keyframes:
         for field, size in (("q", model.nq), ("v", model.nv), ("control", model.nu)):
             numbers = getattr(key, field)
             if numbers or field == "q":
-                _finite(f"keyframe {key.name!r}", field, numbers, size)
-    _finite("model", "gravity", model.gravity, 3)
-    _finite("fixture", "mass", [model.fixture.mass])
-    _finite("fixture", "com", model.fixture.com, 3)
-    _finite("fixture", "inertia", model.fixture.inertia, 6)
+                _finite(Subject("keyframe", key.name), field, numbers, size)
+    _finite(Subject("model", model.name), "gravity", model.gravity, 3)
+    fixture = Subject("model", model.name)
+    _finite(fixture, "fixture.mass", [model.fixture.mass])
+    _finite(fixture, "fixture.com", model.fixture.com, 3)
+    _finite(fixture, "fixture.inertia", model.fixture.inertia, 6)
 
 
 def _unique(what: str, names: Sequence[str]) -> None:
@@ -60,118 +68,163 @@ def _unique(what: str, names: Sequence[str]) -> None:
         if not name:
             raise ModelError(f"a {what} has an empty name")
         if name in seen:
-            raise ModelError(f"two {'bodies' if what == 'body' else what + 's'} are named {name!r}")
+            raise ModelError("there are two of that name", subject=Subject(what, name))
         seen.add(name)
 
 
-def _finite(where: str, field: str, numbers: Iterable[float], size: int | None = None) -> None:
+def _finite(subject: Subject, field: str, numbers: Iterable[float], size: int | None = None) -> None:
     numbers = tuple(numbers)
     if size is not None and len(numbers) != size:
-        raise ModelError(f"{where}: {field} has {len(numbers)} numbers; it needs {size}")
+        problem = f"{field} has {len(numbers)} numbers"
+        raise ModelError(problem, subject=subject, field=field, remedy=f"it needs {size}")
     for number in numbers:
         if not math.isfinite(number):
-            raise ModelError(f"{where}: {field} is {number}; it must be finite")
+            raise ModelError(f"{field} is {number}", subject=subject, field=field, remedy="it must be finite")
 
 
-def _pose(where: str, position: Sequence[float], rotation: Mat3) -> None:
-    _finite(where, "position", position, 3)
+def _negative(subject: Subject, field: str, value: float) -> ModelError:
+    return ModelError(f"{field} is {value:g}", subject=subject, field=field, remedy="it must be at least 0")
+
+
+def _pose(subject: Subject, position: Sequence[float], rotation: Mat3) -> None:
+    _finite(subject, "position", position, 3)
     if rotation == IDENTITY:
         return
     for row in rotation:
-        _finite(where, "rotation", row, 3)
+        _finite(subject, "rotation", row, 3)
     # Rows of a rotation are orthonormal and right-handed; anything else would scale or mirror the robot.
     a, b, c = rotation
     gram = [sum(x * y for x, y in zip(r, s, strict=True)) for r, s in ((a, a), (b, b), (c, c), (a, b), (b, c), (a, c))]
     error = max(abs(g - e) for g, e in zip(gram, (1, 1, 1, 0, 0, 0), strict=True))
     determinant = sum(a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3))
     if error > 1e-9 or determinant < 0:
-        raise ModelError(
-            f"{where}: rotation is not a rotation matrix (off by {error:.1e}, determinant {determinant:.3g})"
-        )
+        problem = f"rotation is not a rotation matrix (off by {error:.1e}, determinant {determinant:.3g})"
+        raise ModelError(problem, subject=subject, field="rotation")
 
 
 def _joint(joint: Joint) -> None:
-    where = f"joint {joint.name!r}"
-    _finite(where, "axis", joint.axis, 3)
+    subject = Subject("joint", joint.name)
+    _finite(subject, "axis", joint.axis, 3)
     length = math.hypot(*joint.axis)
     if abs(length - 1.0) > 1e-9:
-        raise ModelError(f"{where}: axis has length {length:.6g}; it must be a unit vector")
+        problem = f"axis has length {length:.6g}"
+        raise ModelError(problem, subject=subject, field="axis", remedy="it must be a unit vector")
     for field in ("damping", "friction", "armature", "stiffness"):
-        _finite(where, field, getattr(joint, field), joint.type.nv)
+        _finite(subject, field, getattr(joint, field), joint.type.nv)
         if min(getattr(joint, field)) < 0.0:
-            raise ModelError(f"{where}: {field} is negative ({min(getattr(joint, field)):g})")
-    _finite(where, "spring_reference", joint.spring_reference, joint.type.nq)
-    _finite(where, f"constants ({', '.join(joint.type.constants)})", joint.constants, len(joint.type.constants))
+            raise _negative(subject, field, min(getattr(joint, field)))
+    _finite(subject, "spring_reference", joint.spring_reference, joint.type.nq)
+    _finite(subject, f"constants ({', '.join(joint.type.constants)})", joint.constants, len(joint.type.constants))
     for field in ("lower", "upper", "velocity_limit", "effort_limit"):
         if math.isnan(getattr(joint, field)):
-            raise ModelError(f"{where}: {field} is nan")
+            raise ModelError(f"{field} is nan", subject=subject, field=field, remedy="it must be a number or infinite")
     if joint.lower > joint.upper:
-        raise ModelError(f"{where}: lower limit {joint.lower:g} is above the upper limit {joint.upper:g}")
+        problem = f"the lower limit {joint.lower:g} is above the upper limit {joint.upper:g}"
+        raise ModelError(problem, subject=subject)
     for field in ("velocity_limit", "effort_limit"):
         if getattr(joint, field) < 0.0:
-            raise ModelError(f"{where}: {field} is negative ({getattr(joint, field):g})")
+            raise _negative(subject, field, getattr(joint, field))
 
 
 def _mimics(model: "Model") -> None:
     joints = {body.joint.name: body.joint for body in model.bodies}
     for joint in joints.values():
-        seen = [joint.name]
-        following = joint
-        while following.mimic is not None:
-            where = f"joint {joint.name!r}"
-            _finite(where, "mimic", [following.mimic.multiplier, following.mimic.offset])
-            leader = joints.get(following.mimic.joint)
-            if leader is None:
-                raise ModelError(f"{where}: mimics joint {following.mimic.joint!r}, which does not exist")
-            if leader.name in seen:
-                raise ModelError(f"{where}: mimics itself through {' -> '.join([*seen, leader.name])}")
-            if leader.type.nv != 1 or joint.type.nv != 1:
-                raise ModelError(f"{where}: a {joint.kind} joint cannot mimic a {leader.kind} joint; both need one dof")
-            seen.append(leader.name)
-            following = leader
+        subject = Subject("joint", joint.name)
+        if joint.mimic is not None:
+            _finite(subject, "mimic", [joint.mimic.multiplier, joint.mimic.offset])
+            flaw = mimic_flaw(joint, joints)
+            if flaw is not None:
+                raise ModelError(flaw[0], subject=subject, field="mimic", remedy=flaw[1])
+
+
+def mimic_flaw(joint: Joint, joints: Mapping[str, Joint], described: Container[str] = ()) -> tuple[str, str] | None:
+    """What is wrong with whom a joint mimics.
+
+    Args:
+        joint: any joint.
+        joints: the moving joints by name.
+        described: names of all joints of the file, fixed ones too.
+
+    Returns:
+        The problem and its remedy, or None if there is none.
+    """
+    seen = [joint.name]
+    follower = joint
+    ratio = 1.0
+    while follower.mimic is not None:
+        name = follower.mimic.joint
+        ratio *= follower.mimic.multiplier
+        if abs(ratio) > MAX_NUMBER:
+            return f"the ratio to joint {name!r} is too large", f"the limit is {MAX_NUMBER:g}"
+        if name not in joints:
+            problem, known = unknown_name_parts("moving joint", "moving joints", name, joints)
+            return problem + " (it is fixed, or not in the part that was kept)" * (name in described), known
+        if name in seen:
+            return f"the joint mimics itself: {' -> '.join([*seen, name])}", ""
+        if len(seen) > MAX_MIMIC:
+            return f"the chain has more than {MAX_MIMIC} joints", ""
+        leader = joints[name]
+        if leader.type.nv != 1 or joint.type.nv != 1:
+            problem = f"a {joint.kind} joint cannot mimic a {leader.kind} joint"
+            return problem, "both must have one degree of freedom"
+        seen.append(name)
+        follower = leader
+    return None
 
 
 def _shapes(model: "Model") -> None:
-    frames = {frame.name for frame in model.frames}
-    shapes = {shape.name for shape in model.geometries}
+    frames = dict.fromkeys(frame.name for frame in model.frames)
+    shapes = dict.fromkeys(shape.name for shape in model.geometries)
     for shape in model.geometries:
-        where = f"geometry {shape.name!r}"
+        subject = Subject("geometry", shape.name)
         if shape.kind not in GEOMETRY_KINDS:
-            raise ModelError(f"{where}: kind {shape.kind!r} is not one of {', '.join(GEOMETRY_KINDS)}")
+            kinds = f"kinds: {', '.join(GEOMETRY_KINDS)}"
+            raise ModelError(f"kind {shape.kind!r} is unknown", subject=subject, field="kind", remedy=kinds)
         if shape.link not in frames:
-            raise ModelError(f"{where}: its link {shape.link!r} is not among the frames")
-        _finite(where, "size", shape.size, 3)
+            problem, known = unknown_name_parts("frame", "frames", shape.link, frames)
+            raise ModelError(problem, subject=subject, field="link", remedy=known)
+        _finite(subject, "size", shape.size, 3)
         if min(shape.size) < 0.0:
-            raise ModelError(f"{where}: size is negative ({min(shape.size):g})")
+            raise _negative(subject, "size", min(shape.size))
         for vertex in shape.vertices:
-            _finite(where, "vertices", vertex, 3)
+            _finite(subject, "vertices", vertex, 3)
         if (shape.kind == "hull") != bool(shape.vertices):
-            raise ModelError(f"{where}: vertices belong to a hull, and a hull needs them")
+            problem = f"a {shape.kind} has {len(shape.vertices)}"
+            raise ModelError(
+                problem, subject=subject, field="vertices", remedy="a hull needs some, and nothing else has any"
+            )
         for field in ("friction", "solref", "solimp"):
-            _finite(where, field, getattr(shape, field))
-        _finite(where, "margin, gap, solmix", (shape.margin, shape.gap, shape.solmix))
+            _finite(subject, field, getattr(shape, field))
+        _finite(subject, "margin, gap, solmix", (shape.margin, shape.gap, shape.solmix))
     for pair in model.pairs:
         for name in (pair.first, pair.second):
             if name not in shapes:
-                raise ModelError(f"contact pair: geometry {name!r} does not exist")
-        _finite("contact pair", "constants", (*pair.friction, *pair.solref, *pair.solimp, pair.margin, pair.gap))
+                problem, known = unknown_name_parts("geometry", "geometries", name, shapes)
+                raise ModelError(problem, field="contact pair", remedy=known)
+        _finite(
+            Subject("contact pair", f"{pair.first}, {pair.second}"),
+            "constants",
+            (*pair.friction, *pair.solref, *pair.solimp, pair.margin, pair.gap),
+        )
     for excluded in model.exclusions:
         for name in excluded:
             if name not in frames:
-                raise ModelError(f"contact exclusion: link {name!r} does not exist")
+                problem, known = unknown_name_parts("link", "links", name, frames)
+                raise ModelError(problem, field="contact exclusion", remedy=known)
 
 
 def _actuators(model: "Model") -> None:
     joints = {body.joint.name: body.joint for body in model.bodies}
     for actuator in model.actuators:
-        where = f"actuator {actuator.name!r}"
+        subject = Subject("actuator", actuator.name)
         joint = joints.get(actuator.joint)
         if joint is None:
-            raise ModelError(f"{where}: joint {actuator.joint!r} does not exist")
-        _finite(where, "gear", actuator.gear, joint.type.nv)
-        _finite(where, "gain", [actuator.gain])
-        _finite(where, "bias", actuator.bias, 3)
+            problem, known = unknown_name_parts("joint", "joints", actuator.joint, joints)
+            raise ModelError(problem, subject=subject, field="joint", remedy=known)
+        _finite(subject, "gear", actuator.gear, joint.type.nv)
+        _finite(subject, "gain", [actuator.gain])
+        _finite(subject, "bias", actuator.bias, 3)
         for field in ("control_range", "force_range"):
             low, high = getattr(actuator, field)
             if not low <= high:
-                raise ModelError(f"{where}: {field} ({low:g}, {high:g}) is reversed")
+                raise ModelError(f"{field} ({low:g}, {high:g}) is reversed", subject=subject, field=field)

@@ -5,11 +5,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adjoin.errors import ModelError
+from adjoin.errors import AdjoinWarning, ModelError, Subject
 from adjoin.io import xml
 from adjoin.io.load import open_source
 from adjoin.io.mesh import Color, read_mesh
 from adjoin.io.paths import Files
+from adjoin.io.urdf import SHAPES
 from adjoin.io.xml import Element
 from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.model import Model
@@ -63,17 +64,16 @@ def read_visuals(
     reader = _Reader(Files(folder, folders, [Path(one) for one in allow]), colors)
     frames = {frame.name: frame for frame in model.frames}
     found: dict[str, list[Part]] = {}
-    missed: list[str] = []
+    errors: list[ModelError] = []
     for link in root.all("link"):
         visuals = link.all("visual")
         if visuals and (frame := frames.get(link.name())) is not None:
             try:
                 found[frame.name] = [part for visual in visuals for part in reader.parts(visual, frame)]
             except ModelError as error:
-                missed.append(str(error))
-    if missed:
-        more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-        warnings.warn(f"links are drawn as their collision shapes: {missed[0]}{more}", stacklevel=2)
+                errors.append(error)
+    if errors:
+        warnings.warn(AdjoinWarning("links are drawn as their collision shapes", errors), stacklevel=2)
     return found
 
 
@@ -85,7 +85,7 @@ class _Reader:
     def parts(self, visual: Element, frame: Frame) -> list[Part]:
         geometry = visual.need("geometry")
         if len(geometry.children) != 1:
-            geometry.fail(f"it has {len(geometry.children)} shapes; it needs one")
+            geometry.fail(f"it has {len(geometry.children)} shapes", "it needs exactly one")
         rotation, position = motion.transform_multiply((frame.rotation, frame.position), _origin(visual))
         own = self._material(visual)
         return [
@@ -112,7 +112,7 @@ class _Reader:
                 return [(mesh.capsule(round(half / radius, 6)), (radius, radius, radius), None)]
             return [(mesh.cylinder(), (radius, radius, half), None)]
         if shape.tag != "mesh":
-            shape.fail("no such shape; shapes: box, sphere, cylinder, capsule, mesh")
+            shape.fail("unknown shape", f"shapes: {SHAPES}")
         scale = vector3(shape.numbers("scale", 3, (1.0, 1.0, 1.0)))
         return [(surface, scale, color) for surface, _, color in self._file(shape)]
 
@@ -121,7 +121,7 @@ class _Reader:
         if str(path) not in self._read:
             surfaces = [s for s in read_mesh(self._files.read(path, shape), path.name, shape) if len(s.faces)]
             if not surfaces:
-                shape.fail(f"mesh {path.name!r}: it has no triangles")
+                shape.fail("it has no triangles", subject=Subject("mesh", path.name))
             self._read[str(path)] = [(mesh.creased(s.vertices, s.faces), ONE, s.color) for s in surfaces]
         return self._read[str(path)]
 
