@@ -88,7 +88,7 @@ def error(sim: adjoin.Simulator, q: torch.Tensor, v: torch.Tensor, network: Resi
     """Root mean square of the error of q, rad."""
     constants = {} if network is None else network.weights()
     with torch.no_grad():
-        path = sim.rollout(sim.state(q[0], v[0]), torch.zeros(STEPS, 0, dtype=q.dtype), constants=constants)
+        path = sim.rollout(sim.state(q[0], v[0]), torch.zeros(STEPS, 0, dtype=q.dtype), tensors=constants)
     return float((path.q[::SAMPLED] - q).square().mean().sqrt())
 
 

@@ -72,7 +72,7 @@ def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -
     return ours.solve(
         ours.sim.state(q),
         holding,
-        individual={"target": goals.to(dtype)},
+        tensors={"target": adjoin.PerEnvironment(goals.to(dtype))},
         iterations=ITERATIONS,
         tolerance=TOLERANCE,
         feedback=False,

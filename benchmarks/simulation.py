@@ -284,9 +284,9 @@ def peak(function: Callable[[], Any]) -> int:
     return 1024 * found
 
 
-def height(q: Any, v: Any, control: Any) -> Any:
+def height(next_q: Any, next_v: Any) -> Any:
     """A running cost."""
-    return (q[2] - 0.4) ** 2 + 1e-3 * (v @ v)
+    return (next_q[2] - 0.4) ** 2 + 1e-3 * (next_v @ next_v)
 
 
 def memory_child(asked: dict[str, Any]) -> list[int]:
@@ -299,7 +299,7 @@ def memory_child(asked: dict[str, Any]) -> list[int]:
 
     def gradient(controls: torch.Tensor, every: int) -> Any:
         if asked["loss"] == COST:
-            path = sim.rollout(sim.state(q, v), controls.detach(), cost=height, every=every)
+            path = sim.rollout(sim.state(q, v), controls.detach(), outputs={"cost": height}, every=every)
             return torch.autograd.grad(path.outputs["cost"].sum(), [q, v])
         path = sim.rollout(sim.state(q, v), controls, every=every)
         return torch.autograd.grad(path.q.sum() + path.v.sum(), [q, v, controls])
@@ -368,7 +368,11 @@ def interpret_child(asked: dict[str, Any]) -> dict[str, float]:
         TensorSpec("status", ()),
         TensorSpec("control", (model.nu,)),
     ]
-    program, _ = trace("step", sim._stepped, slots)
+
+    def stepped(control: Any, **carry: Any) -> dict[str, Any]:
+        return sim.world.step(sim.world.plant(control), carry)[0]
+
+    program, _ = trace("step", stepped, slots)
     program.schedule  # noqa: B018 planned before anything is measured
     q, control = (torch.tensor([values], dtype=torch.float64) for values in standing("laikago"))
     # It moves a little: at rest friction is on a kink, where torch halves a gradient and we do not.

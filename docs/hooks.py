@@ -35,7 +35,8 @@ ALSO = {
     "simulation": [
         *[f"adjoin.simulation.state.{name}" for name in ("SimulatorState", "Trajectory", "Contacts")],
         "adjoin.simulation.diagnostics.Diagnostics",
-        "adjoin.constraints.contact_model.Law",
+        *[f"adjoin.simulation.step.{name}" for name in ("Step", "step_value", "STEP_VALUES")],
+        "adjoin.constraints.contact_model.ContactModel",
     ],
     "learning": [
         f"adjoin.compat.differentiable_robot_model.{name}" for name in ("DifferentiableRobotModel", "train_epoch")

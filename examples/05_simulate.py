@@ -31,10 +31,10 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     q[:, 2] += torch.tensor(HEIGHTS)
     steps = 500 if quick else 1000
     controls = torch.tensor(home.control).expand(steps, len(HEIGHTS), model.nu)
-    path = sim.rollout(sim.state(q), controls, contacts=True)  # one launch for all of them
+    path = sim.rollout(sim.state(q), controls, outputs=["contacts"])  # one launch for all of them
 
     # Forces are on the first shape of each pair, in world axes; in units of the robot's weight:
-    force = path.outputs["force"][..., 2].sum(-1) / (9.81 * model.mass)
+    force = path.outputs["contacts"].force[..., 2].sum(-1) / (9.81 * model.mass)
     print(f"dropped from   lands after   greatest force    after {steps * DT:g} s: force   base height")
     for k, height in enumerate(HEIGHTS):
         landed = DT * int((force[:, k] > 0.0).byte().argmax())
@@ -42,11 +42,13 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
             f"{height:10.1f} m {landed:11.3f} s {force[:, k].max():12.1f} weights"
             f" {force[-1, k]:13.2f} weights {path.q[-1, k, 2]:9.3f} m"
         )
-    sunk = -1e3 * float(path.outputs["distance"].min())
+    sunk = -1e3 * float(path.outputs["contacts"].distance.min())
     print(f"no foot was ever more than {sunk:.2f} mm in the ground; {int((path.status != 0).sum())} states are bad")
 
     if not quick and find_spec("viser"):
-        page = record(sim.model, path.q[:-1], DT, folder / "simulate.html", path.outputs, title="Three landings")
+        page = record(
+            sim.model, path.q[:-1], DT, folder / "simulate.html", path.outputs["contacts"], title="Three landings"
+        )
         print(f"to be opened in a browser: {page}")
 
     times = DT * torch.arange(steps)
@@ -59,7 +61,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     left.legend()
     middle.set(title="Force of the ground", xlabel="time, s", ylabel="weights of the robot")
     for k in (0, 2):
-        right.plot(times, path.outputs["force"][:, -1, k, 2], label=feet[k][0], linewidth=1)
+        right.plot(times, path.outputs["contacts"].force[:, -1, k, 2], label=feet[k][0], linewidth=1)
     right.set(title=f"Force on the left feet, from {HEIGHTS[-1]:g} m", xlabel="time, s", ylabel="N")
     right.legend()
     for axes in (left, middle, right):

@@ -44,7 +44,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     solver = ILQR(sim, following)
     start = sim.state(torch.tensor(HOME, dtype=torch.float64).expand(count, -1))
     times = DT * torch.arange(steps + HORIZON, dtype=torch.float64)
-    wanted = target(times)[:, None].expand(-1, count, -1)
+    wanted = target(times)
 
     # The real arms carry 0 to 3 kg more in their last link than the model says, and are shoved.
     mass = arm.parameters(dtype=torch.float64)["mass"].repeat(count, 1)
@@ -55,14 +55,16 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     # Once: the whole plan, from the model, without looking again.
     rest = adjoin.gravity_forces(arm, start.q[0])
-    plan = solver.solve(start, rest.expand(steps, count, -1), streams={"target": wanted[:steps]}, iterations=30)
+    plan = solver.solve(
+        start, rest.expand(steps, count, -1), tensors={"target": adjoin.PerStep(wanted[:steps])}, iterations=30
+    )
     blind = sim.rollout(start, plan.controls, real, external={HAND: shove}).q
 
     # Again and again: 0.4 s ahead from where the arms are.
     mpc = MPC(solver, rest.expand(HORIZON, -1), iterations=1, first=20)
     state, states, begun = start, [start.q], 0.0
     for step in range(steps):
-        control = mpc(state, streams={"target": wanted[step : step + HORIZON]})
+        control = mpc(state, tensors={"target": adjoin.PerStep(wanted[step : step + HORIZON])})
         state = sim.step(state, control, real, external={HAND: shove[step]})
         states.append(state.q)
         begun = begun or time.perf_counter()  # the first step compiles
@@ -72,7 +74,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         "plan, no feedback": adjoin.forward_kinematics(arm, blind, HAND)[..., :3, 3],
         "MPC": adjoin.forward_kinematics(arm, torch.stack(states), HAND)[..., :3, 3],
     }
-    errors = {name: 1e3 * (hand - wanted[: steps + 1]).norm(dim=-1) for name, hand in hands.items()}
+    errors = {name: 1e3 * (hand - wanted[: steps + 1, None]).norm(dim=-1) for name, hand in hands.items()}
     for name, error in errors.items():
         late = error[steps // 4 :]
         print(f"{name:<18} median error {late.median():7.1f} mm, of the arm with 3 kg {late[:, -1].median():7.1f} mm")
@@ -80,7 +82,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.plot(*wanted[:steps, 0, 1:].T, "k:", label="target")
+    left.plot(*wanted[:steps, 1:].T, "k:", label="target")
     for (name, hand), color in zip(hands.items(), ("C1", "C0"), strict=True):
         left.plot(*hand[:, -1, 1:].T, color=color, label=f"{name}, 3 kg", linewidth=1)
         right.semilogy(times[: steps + 1], errors[name], color=color, alpha=0.4, linewidth=1)

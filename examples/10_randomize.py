@@ -28,15 +28,15 @@ CARTPOLE = """<robot name="cartpole"><link name="rail"/>
 <joint name="hinge" type="continuous"><parent link="cart"/><child link="pole"/><axis xyz="0 1 0"/></joint></robot>"""
 
 
-def balance(q: Any, v: Any, given: Any, gains: Any) -> Any:
+def balance(q: Any, v: Any, gains: Any) -> Any:
     """A linear controller whose force saturates smoothly."""
     wish = gains[0] * q[0] + gains[1] * q[1] + gains[2] * v[0] + gains[3] * v[1]
     return [FORCE * at.tanh(wish / FORCE)]
 
 
-def unrest(q: Any, v: Any, control: Any, gains: Any) -> Any:
+def unrest(next_q: Any) -> Any:
     """Bounded, so that poles that fall anyway do not outweigh the others."""
-    return 1.0 - at.cos(q[1]) + 0.2 * at.tanh(q[0] * q[0])
+    return 1.0 - at.cos(next_q[1]) + 0.2 * at.tanh(next_q[0] * next_q[0])
 
 
 def worlds(count: int, seed: int) -> dict[str, torch.Tensor]:
@@ -66,7 +66,9 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         number = len(params["mass"])
         q = 0.2 * torch.randn(number, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
         nothing = torch.zeros(STEPS, number, 0, dtype=torch.float64)
-        return sim.rollout(sim.state(q), nothing, params, controller=balance, cost=unrest, constants={"gains": gains})
+        return sim.rollout(
+            sim.state(q), nothing, params, controller=balance, outputs={"cost": unrest}, tensors={"gains": gains}
+        )
 
     gains, history = single.clone().requires_grad_(), []
     optimizer = torch.optim.Adam([gains], lr=1.0)

@@ -22,7 +22,7 @@ START = (0.0, 0.6, 0.0, -1.4, 0.0, 1.0, 0.0)  # rad
 arm = adjoin.robots.load("iiwa7")
 
 
-def impedance(q: Any, v: Any, given: Any, gains: Any, target: Any) -> Any:
+def impedance(q: Any, v: Any, gains: Any, target: Any) -> Any:
     """A spring and a damper pull the hand to its target; gravity is compensated; joints are damped a little.
 
     Traced, q and the others are arrays of one robot's scalars; with tensors of a batch it runs as it stands.
@@ -34,9 +34,9 @@ def impedance(q: Any, v: Any, given: Any, gains: Any, target: Any) -> Any:
     return (J.swapaxes(-1, -2) @ force[..., None])[..., 0] + adjoin.gravity_forces(arm, q) - joints * v
 
 
-def miss(q: Any, v: Any, control: Any, gains: Any, target: Any) -> Any:
+def miss(next_q: Any, control: Any, target: Any) -> Any:
     """How far the hand is from its target, a smooth distance in meters, and a little for effort."""
-    away = adjoin.forward_kinematics(arm, q, HAND)[:3, 3] - target
+    away = adjoin.forward_kinematics(arm, next_q, HAND)[:3, 3] - target
     return at.sqrt(away @ away + 1e-4) + 1e-5 * (control @ control)
 
 
@@ -49,18 +49,15 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     middle, wide = torch.tensor([[0.55, 0.0, 0.5], [0.15, 0.3, 0.2]], dtype=torch.float64)  # m
     targets = middle + wide * around
     logs = torch.tensor([100.0, 10.0, 0.5], dtype=torch.float64).log().requires_grad_()  # so that gains are positive
-    nothing = torch.zeros(STEPS, count, 0, dtype=torch.float64)
-    own = {"target": targets}
 
     def fused() -> Any:
-        return sim.rollout(
-            start, nothing, controller=impedance, cost=miss, constants={"gains": logs.exp()}, individual=own
-        )
+        named = {"gains": logs.exp(), "target": adjoin.PerEnvironment(targets)}
+        return sim.rollout(start, steps=STEPS, controller=impedance, outputs={"cost": miss}, tensors=named)
 
     def looped() -> torch.Tensor:
         state = start
         for _ in range(STEPS):
-            state = sim.step(state, impedance(state.q, state.v, None, logs.exp(), targets))
+            state = sim.step(state, impedance(state.q, state.v, logs.exp(), targets))
         return state.q
 
     # The same motion and the same gradient, in one launch each way and step by step.

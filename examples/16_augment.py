@@ -65,7 +65,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         plain = simulator()
         paths = {
             "model alone": plain.rollout(plain.state(q[0], v[0]), nothing).q,
-            "augmented": sim.rollout(sim.state(q[0], v[0]), nothing, constants=network.weights()).q,
+            "augmented": sim.rollout(sim.state(q[0], v[0]), nothing, tensors=network.weights()).q,
         }
     for name, path in paths.items():
         print(

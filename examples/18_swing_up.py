@@ -57,7 +57,7 @@ class Task:
                 cost = cost + 100.0 * (1.0 + at.cos(angle))
             return cost
 
-        def effort(q: Any, v: Any, control: Any) -> Any:
+        def effort(control: Any) -> Any:
             return 1e-4 * (control @ control)
 
         start, steps = sim.state(dtype=torch.float64), round(self.seconds / DT)

@@ -44,11 +44,11 @@ def arm(x: torch.Tensor) -> dict[str, Any]:
         "actuator_gain": gains[:, :2],
         "actuator_bias": -torch.stack([none, gains[:, :2], gains[:, 2:]], -1),
     }
-    return {"params": params, "individual": {"gains": gains, "lengths": lengths}}
+    return {"params": params, "tensors": {"gains": gains, "lengths": lengths}}
 
 
-def effort(q: Any, v: Any, control: Any, gains: Any) -> Any:
-    torque = gains[:2] * (control - (q - DT * v)) - gains[2:] * v  # as in the step that led to q and v
+def effort(q: Any, next_v: Any, control: Any, gains: Any) -> Any:
+    torque = gains[:2] * (control - q) - gains[2:] * next_v  # damping is implicit
     return 0.01 * DT * (torque @ torque)
 
 

@@ -62,7 +62,11 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     start = torch.cat([torch.tensor(START, dtype=torch.float64), box]).expand(count, -1)
     guess = torch.tensor((0.25, 0.0), dtype=torch.float64).expand(STEPS, count, 2)  # moves the tip to the box
     found = solver.solve(
-        solver.sim.state(start), guess, individual={"target": targets}, iterations=iterations, tolerance=1e-5
+        solver.sim.state(start),
+        guess,
+        tensors={"target": adjoin.PerEnvironment(targets)},
+        iterations=iterations,
+        tolerance=1e-5,
     )
     errors = (found.q[-1, :, 2:] - targets).abs()
     there = (errors[:, :2].amax(-1) < 0.01) & (errors[:, 2] < 0.05)

@@ -3,7 +3,7 @@
 The controls are the angles that the joints' servos go for. Every 0.04 s iLQR plans 0.4 s ahead, from where the last
 plan has got to, with derivatives through the solver of contacts; in between the plan's own feedback acts. The cost asks
 for a height, a speed, a level base, and legs that stay near a rhythm: diagonal pairs are lifted in turn.
-One learns: MPC through contact, with streams that tell the cost what to follow.
+One learns: MPC through contact, with tensors per step that tell the cost what to follow.
 """
 
 import argparse
@@ -62,13 +62,13 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     pairs = [(foot, "ground") for foot in FEET]
     sim = adjoin.Simulator(model, DT, adjoin.PGS(iterations=8), pairs=pairs, ground=True, limits=False)
     state = sim.state(posed(model, CROUCH)[None])
-    height = posed(model, STAND)[2].expand(HORIZON, 1, 1)
+    height = posed(model, STAND)[2].expand(HORIZON, 1)
     mpc = MPC(ILQR(sim, following), state.q[0, 7:].expand(HORIZON, -1), iterations=2, first=10, every=2)
     states, begun = [state], 0.0
     for step in range(steps):
         times = DT * (step + torch.arange(HORIZON, dtype=torch.float64))
-        speed = SPEED * (times > GO).double().reshape(-1, 1, 1)
-        control = mpc(state, streams={"joints": rhythm(times)[:, None], "speed": speed, "height": height})
+        wanted = {"joints": rhythm(times), "speed": SPEED * (times > GO).double()[:, None], "height": height}
+        control = mpc(state, tensors={name: adjoin.PerStep(x) for name, x in wanted.items()})
         state = sim.step(state, control)
         states.append(state)
         begun = begun or time.perf_counter()  # the first step compiles

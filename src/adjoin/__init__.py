@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from adjoin.compiler.runtime.function import Integer, PerStep, Table, function
     from adjoin.constraints.adjoints import AnticipatingAdjoint, ImplicitAdjoint, UnrolledAdjoint
     from adjoin.constraints.compliant import Compliant
-    from adjoin.constraints.joint_equality import JointCoupling
+    from adjoin.constraints.joint_equality import JointEquality
     from adjoin.constraints.pgs import PGS
     from adjoin.dynamics.aba import aba, minverse
     from adjoin.dynamics.call import compute
@@ -48,10 +48,12 @@ if TYPE_CHECKING:
     from adjoin.model.joint import Joint, Mimic
     from adjoin.model.model import Model
     from adjoin.model.parts import Actuator, Body, Frame, Geometry, Keyframe
+    from adjoin.simulation.arguments import PerEnvironment
     from adjoin.simulation.checkpointing import checkpointed_rollout
     from adjoin.simulation.integrators import RK4, SemiImplicit
     from adjoin.simulation.simulator import Simulator
     from adjoin.simulation.state import SimulatorState, Trajectory
+    from adjoin.simulation.world import World
 
 __version__ = "0.1.0"
 
@@ -69,10 +71,11 @@ __all__ = [
     "ImplicitAdjoint",
     "Integer",
     "Joint",
-    "JointCoupling",
+    "JointEquality",
     "Keyframe",
     "Mimic",
     "Model",
+    "PerEnvironment",
     "PerStep",
     "SemiImplicit",
     "Simulator",
@@ -80,6 +83,7 @@ __all__ = [
     "Table",
     "Trajectory",
     "UnrolledAdjoint",
+    "World",
     "aba",
     "aba_derivatives",
     "bias_forces",
@@ -137,7 +141,7 @@ _MODULES = {
     "adjoin.compiler.runtime.function": ("Integer", "PerStep", "Table", "function"),
     "adjoin.constraints.adjoints": ("AnticipatingAdjoint", "ImplicitAdjoint", "UnrolledAdjoint"),
     "adjoin.constraints.compliant": ("Compliant",),
-    "adjoin.constraints.joint_equality": ("JointCoupling",),
+    "adjoin.constraints.joint_equality": ("JointEquality",),
     "adjoin.constraints.pgs": ("PGS",),
     "adjoin.dynamics.aba": ("aba", "minverse"),
     "adjoin.dynamics.call": ("compute",),
@@ -176,10 +180,12 @@ _MODULES = {
     "adjoin.model.joint": ("Joint", "Mimic"),
     "adjoin.model.model": ("Model",),
     "adjoin.model.parts": ("Actuator", "Body", "Frame", "Geometry", "Keyframe"),
+    "adjoin.simulation.arguments": ("PerEnvironment",),
     "adjoin.simulation.checkpointing": ("checkpointed_rollout",),
     "adjoin.simulation.integrators": ("RK4", "SemiImplicit"),
     "adjoin.simulation.simulator": ("Simulator",),
     "adjoin.simulation.state": ("SimulatorState", "Trajectory"),
+    "adjoin.simulation.world": ("World",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

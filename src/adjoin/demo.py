@@ -93,9 +93,9 @@ def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> 
         cost=effort,
         terminal=landed,
         loss=height,
-        constants={"rest": rest, "target": q[:3] + torch.tensor([AHEAD, 0.0, 0.0], device=device)},
+        tensors={"rest": rest, "target": q[:3] + torch.tensor([AHEAD, 0.0, 0.0], device=device)},
         decision=Spline(12, start=rest, spread=0.5),
-        contacts=True,
+        outputs=["contacts"],
     )
     print(f"\n3. one learns to jump {AHEAD} m ahead by gradients through contact, from {starts} random starts at once")
     start = time.perf_counter()
@@ -107,10 +107,10 @@ def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> 
     return objective, found
 
 
-def effort(q: Any, v: Any, control: Any, rest: Any) -> Any:
+def effort(next_q: Any, next_v: Any, control: Any, rest: Any) -> Any:
     """Traced, of each step: little movement, and a level base."""
     bent = control - rest
-    return DT * (0.005 * (bent @ bent) + q[4:7] @ q[4:7] + 1e-4 * (v[6:] @ v[6:]))
+    return DT * (0.005 * (bent @ bent) + next_q[4:7] @ next_q[4:7] + 1e-4 * (next_v[6:] @ next_v[6:]))
 
 
 def landed(q: Any, v: Any, target: Any, rest: Any) -> Any:
@@ -141,7 +141,7 @@ def write_replay(folder: Path, objective: Objective, found: Found) -> Path:
 
     path = objective.rollout(found.best)
     print("\n4. open these:")
-    record(objective.sim.model, path.q, DT, folder / "jump.html", path.outputs, title="Go2 jumps")
+    record(objective.sim.model, path.q, DT, folder / "jump.html", path.outputs["contacts"], title="Go2 jumps")
     return folder / "jump.html"
 
 

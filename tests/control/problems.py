@@ -29,7 +29,7 @@ def start(sim: adjoin.Simulator, dtype: torch.dtype = torch.float64):
     return sim.state(torch.zeros(sim.model.nq, dtype=dtype))
 
 
-def effort(q, v, control):
+def effort(control):
     return EFFORT * (control @ control)
 
 

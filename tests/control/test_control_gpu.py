@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import adjoin
+from adjoin import PerEnvironment
 from adjoin.control import ILQR, LBFGS, MPC, Controls, Objective, Solution
 from adjoin.control import optimize as optimize
 
@@ -33,7 +34,7 @@ def targets(dtype: torch.dtype, device: str) -> torch.Tensor:
 def reach(solver: ILQR, dtype: torch.dtype, device: str) -> Solution:
     state = solver.sim.state(batch=33, dtype=dtype, device=device)
     guess = torch.zeros(25, 33, 2, dtype=dtype, device=device)
-    return solver.solve(state, guess, individual={"target": targets(dtype, device)})
+    return solver.solve(state, guess, tensors={"target": PerEnvironment(targets(dtype, device))})
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -55,7 +56,8 @@ def test_a_problem_that_is_not_a_number_touches_no_other_on_the_gpu() -> None:
     state = solver.sim.state(batch=33, dtype=F64, device="cuda")
     goals = targets(F64, "cuda")
     goals[4] = torch.nan
-    found = solver.solve(state, torch.zeros(25, 33, 2, dtype=F64, device="cuda"), individual={"target": goals})
+    guess = torch.zeros(25, 33, 2, dtype=F64, device="cuda")
+    found = solver.solve(state, guess, tensors={"target": PerEnvironment(goals)})
     assert (~found.converged).nonzero().tolist() == [[4]]
 
 
@@ -66,7 +68,7 @@ def test_mpc_drives_on_the_gpu_as_on_the_cpu(dtype: torch.dtype) -> None:
         mpc = MPC(solver, torch.zeros(15, 2, dtype=dtype, device=device), first=10, every=2)
         state = solver.sim.state(batch=33, dtype=dtype, device=device)
         for _ in range(6):
-            state = solver.sim.step(state, mpc(state, individual={"target": targets(dtype, device)}))
+            state = solver.sim.step(state, mpc(state, tensors={"target": PerEnvironment(targets(dtype, device))}))
         ends.append(state.q.cpu())
     torch.testing.assert_close(*ends, rtol=0.0, atol=STATES[dtype])
 
@@ -79,7 +81,7 @@ def test_optimize_finds_on_the_gpu_what_it_finds_on_the_cpu(dtype: torch.dtype) 
             sim,
             sim.state(dtype=dtype, device=device),
             20,
-            cost=lambda q, v, control: 1e-3 * (control @ control),
+            cost=lambda control: 1e-3 * (control @ control),
             terminal=lambda q, v: (q[0] - 0.3) ** 2 + (q[1] + 0.2) ** 2 + 0.1 * (v @ v),
             decision=Controls(),
         )

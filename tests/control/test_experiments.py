@@ -53,10 +53,10 @@ def test_the_arm_holds_the_ball_until_the_fingers_open(throw):
 
 
 def test_the_ball_is_thrown_to_where_it_comes_to_rest(throw):
-    found = optimize(throw, LBFGS(), starts=2, iterations=20, target=1e-12)
+    found = optimize(throw, LBFGS(), starts=2, iterations=20, target=0.5e-12)
     path = throw.rollout(found.numbers)
-    assert found.history.loss[0].min() > 0.5
-    assert found.losses.min() < 1e-12
+    assert found.history.loss[0].min() > 0.25
+    assert found.losses.min() < 0.5e-12
     assert path.v[-1, :, 9:12].abs().max() < 1e-3
     hand = torch.linalg.norm(path.q[scenes.RELEASE, :, 9:11], dim=-1)
     assert float(hand.max()) < 0.7 < torch.linalg.norm(torch.tensor(scenes.THROW_TARGET[:2]))
@@ -73,10 +73,10 @@ def test_the_golf_ball_bounces_with_half_of_its_speed(golf):
 
 
 def test_the_golf_ball_gets_to_the_target_within_fifty_iterations(golf):
-    found = optimize(golf, GaussNewton(damping=10.0), starts=4, iterations=50, target=1e-12)
-    assert found.history.loss[0].min() > 1.0
-    assert found.loss < 1e-12
-    assert found.losses.max() < 1e-4
+    found = optimize(golf, GaussNewton(damping=10.0), starts=4, iterations=50, target=0.5e-12)
+    assert found.history.loss[0].min() > 0.5
+    assert found.loss < 0.5e-12
+    assert found.losses.max() < 0.5e-4
     assert found.numbers.abs().max() < 30.0
 
 
@@ -88,7 +88,7 @@ def test_the_car_gets_to_the_target_within_ten_iterations():
         end = float(objective.rollout(found.best).last.q[0])
         assert start > 0.98
         assert abs(end - scenes.CAR_TARGET) < 1e-6
-        assert int((found.history.best[:, 0] < 0.01**2).nonzero()[0]) <= 3
+        assert int((found.history.best[:, 0] < 0.5 * 0.01**2).nonzero()[0]) <= 3
 
 
 def test_a_car_without_friction_keeps_its_speed():

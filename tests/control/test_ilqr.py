@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import adjoin
+from adjoin import PerEnvironment, PerStep
 from adjoin.collision.terrain import Heightfield
 from adjoin.compiler.runtime.function import Function
 from adjoin.control.expansion import Expansion
@@ -64,7 +65,7 @@ def reach(solver: ILQR, batch: int = 4, steps: int = 25, **options: Any) -> Solu
     targets = 0.5 * torch.randn(batch, solver.sim.model.nq, generator=draw, dtype=torch.float64)
     state = solver.sim.state(batch=batch, dtype=torch.float64)
     guess = torch.zeros(steps, batch, solver.sim.model.nu, dtype=torch.float64)
-    return solver.solve(state, guess, individual={"target": targets}, **options)
+    return solver.solve(state, guess, tensors={"target": PerEnvironment(targets)}, **options)
 
 
 def problems_at(found: Solution) -> Problems:
@@ -73,7 +74,7 @@ def problems_at(found: Solution) -> Problems:
         "last_q": found.q[-1],
         "last_v": found.v[-1],
         "mu": zero,
-        "individual['target']": zero[:, None].expand(-1, 2),
+        "tensors['target']": zero[:, None].expand(-1, 2),
     }
     return Problems(once, {"q": found.q[:-1], "v": found.v[:-1], "control": found.controls})
 
@@ -180,7 +181,7 @@ def test_the_backward_pass_by_inverse_dynamics_agrees(weight: float) -> None:
     [
         ("acrobot", {}, F64),
         ("servos", {}, F64),
-        ("stops", {}, F64),
+        ("limits", {}, F64),
         ("arm", {"second_order": True}, F64),
         ("arm", {}, torch.float32),
     ],
@@ -193,7 +194,7 @@ def test_inverse_dynamics_is_left_where_controls_do_not_follow(robot: str, optio
         model = adjoin.robots.load("two_link").with_servos(20.0, 2.0)
         sim = adjoin.Simulator(model, dt=0.02, pairs=[], limits=False)
     else:
-        sim = arm(contact=robot == "stops")
+        sim = arm(contact=robot == "limits")
     solver = ILQR(sim, None, lambda q, v: q @ q, limits=False, **options)
     solver.solve(sim.state(batch=2, dtype=dtype), torch.zeros(3, 2, sim.model.nu, dtype=dtype), iterations=1)
     (passes,) = solver._made.values()
@@ -206,7 +207,8 @@ def test_expected_fall_of_the_cost_is_its_slope() -> None:
     (passes,) = solver._made.values()
     problems = problems_at(found)
     gains = passes.backward(problems, {})
-    problems.once.update(solver.sim.state(batch=4, dtype=torch.float64)._asdict())
+    start = solver.sim.state(batch=4, dtype=torch.float64)
+    problems.once.update({"q": start.q, "v": start.v, **start.memory})
     ahead, back = (
         passes.forward(problems, gains, torch.full((4,), part, dtype=torch.float64), {}).once["cost"]
         for part in (1e-5, -1e-5)
@@ -274,7 +276,7 @@ def test_contact_is_planned_with() -> None:
     start = sim.state(tensor([0.0, 0.12], [0.0, 0.12], [0.0, 0.12]))
     targets = tensor([0.3], [0.4], [0.5])
     guess = torch.full((50, 3, 1), 1.5, dtype=torch.float64)
-    found = solver.solve(start, guess, individual={"target": targets}, iterations=60)
+    found = solver.solve(start, guess, tensors={"target": PerEnvironment(targets)}, iterations=60)
     assert isinstance(next(iter(solver._made.values())).backward, Wide)
     path = sim.rollout(start, found.controls)
     torch.testing.assert_close(path.q, found.q, rtol=1e-9, atol=1e-9)
@@ -291,11 +293,16 @@ def test_a_motion_is_followed(kind: type, monkeypatch: pytest.MonkeyPatch) -> No
     time = 0.02 * torch.arange(60, dtype=torch.float64)
     motion = torch.stack([0.3 * (1.0 - torch.cos(3.0 * time)), 0.2 * (1.0 - torch.cos(5.0 * time))], -1)
     guess = torch.zeros(60, 1, 2, dtype=torch.float64)
-    found = solver.solve(sim.state(batch=1, dtype=torch.float64), guess, streams={"motion": motion[:, None]})
+    found = solver.solve(
+        sim.state(batch=1, dtype=torch.float64), guess, tensors={"motion": PerStep(PerEnvironment(motion[:, None]))}
+    )
     assert isinstance(next(iter(solver._made.values())).backward, kind)
     assert (found.q[:-1, 0] - motion).abs().max() < 0.01
+    shared = solver.solve(sim.state(batch=1, dtype=torch.float64), guess, tensors={"motion": PerStep(motion)})
+    assert torch.equal(shared.controls, found.controls)
+    short = {"motion": PerStep(PerEnvironment(motion[:50, None]))}
     with pytest.raises(InputError, match=r"must have the shape \(60, 1, \.\.\.\)"):
-        solver.solve(sim.state(batch=1, dtype=torch.float64), guess, streams={"motion": motion[:50, None]})
+        solver.solve(sim.state(batch=1, dtype=torch.float64), guess, tensors=short)
 
 
 def test_batch_shapes_and_history() -> None:
@@ -305,7 +312,7 @@ def test_batch_shapes_and_history() -> None:
     targets = 0.5 * torch.randn(6, 2, generator=draw, dtype=torch.float64)
     state = solver.sim.state(batch=(2, 3), dtype=torch.float64)
     guess = torch.zeros(25, 2, 3, 2, dtype=torch.float64)
-    found = solver.solve(state, guess, individual={"target": targets.reshape(2, 3, 2)})
+    found = solver.solve(state, guess, tensors={"target": PerEnvironment(targets.reshape(2, 3, 2))})
     torch.testing.assert_close(found.cost, flat.cost.reshape(2, 3))
     assert found.gain.shape == (25, 2, 3, 2, 4)
     assert found.q.shape == (26, 2, 3, 2)
@@ -313,7 +320,7 @@ def test_batch_shapes_and_history() -> None:
     assert bool((found.history.diff(dim=0) <= 1e-12).all())
     torch.testing.assert_close(found.history[-1], found.cost)
     alone = solver.solve(
-        solver.sim.state(batch=(), dtype=torch.float64), guess[:, 0, 0], individual={"target": targets[0]}
+        solver.sim.state(batch=(), dtype=torch.float64), guess[:, 0, 0], tensors={"target": PerEnvironment(targets[0])}
     )
     torch.testing.assert_close(alone.cost, flat.cost[0])
 
@@ -338,9 +345,9 @@ def test_a_problem_that_is_not_a_number_touches_no_other(where: str, contact: bo
     solver = ILQR(arm(contact), still, ended)
     q, controls, target = (torch.full(shape, 0.2, dtype=torch.float64) for shape in ((9, 2), (10, 9, 2), (9, 2)))
     mass = solver.sim.model.parameters(dtype=torch.float64)["mass"].repeat(9, 1)
-    fine = solver.solve(solver.sim.state(q), controls, {"mass": mass}, individual={"target": target})
+    fine = solver.solve(solver.sim.state(q), controls, {"mass": mass}, tensors={"target": PerEnvironment(target)})
     {"q": q, "controls": controls[3], "target": target, "mass": mass}[where][4] = torch.nan
-    found = solver.solve(solver.sim.state(q), controls, {"mass": mass}, individual={"target": target})
+    found = solver.solve(solver.sim.state(q), controls, {"mass": mass}, tensors={"target": PerEnvironment(target)})
     others = torch.arange(9) != 4
     assert not bool(found.converged[4])
     assert not bool(found.cost[4].isfinite())
@@ -367,7 +374,7 @@ def test_terrain_of_each_problem_is_planned_with() -> None:
     solver = ILQR(sim, lambda q, v, control: 0.03 * control, lambda q, v, height: 10.0 * (q[1:] - height))
     heights = torch.stack([flat, flat + 0.1, flat - 0.2])
     start = sim.state(torch.tensor([[0.0, 0.2]] * 3, dtype=torch.float64))
-    named = {"constants": {"height": tensor(0.0)}, "iterations": 20}
+    named = {"tensors": {"height": tensor(0.0)}, "iterations": 20}
     found = solver.solve(start, torch.full((40, 3, 1), 4.0, dtype=torch.float64), {"terrain": heights}, **named)
     path = sim.rollout(start, found.controls, {"terrain": heights})
     torch.testing.assert_close(found.q, path.q)
@@ -416,21 +423,41 @@ def test_a_bar_is_drawn_and_an_interrupt_ends_the_search_with_what_is_found(
         reach(solver)
 
 
+TARGET = {"target": PerEnvironment(torch.zeros(3, 2).double())}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "state": ({"state": torch.zeros(3, 2).double()}, "state must be one of Simulator.state"),
     "another robot": ({"state": slider().state(batch=3, dtype=torch.float64)}, r"q of the state .* \(3, 2\)"),
     "list": ({"controls": [[0.0, 0.0]]}, "controls must be a torch tensor, got a list"),
     "shape": ({"controls": torch.zeros(5, 2).double()}, r"\(steps, 3, 2\)"),
     "no steps": ({"controls": torch.zeros(0, 3, 2).double()}, r"\(steps, 3, 2\)"),
-    "unknown": ({"constants": {"goal": torch.zeros(2).double()}}, r"no function here takes constants\['goal'\]"),
-    "missing": ({"individual": {}}, "the running cost cannot be called with q, v, control: missing .*'target'"),
-    "number": ({"individual": {"target": 1.0}}, r"individual\['target'\] must be a torch tensor, got a float"),
-    "batch": ({"individual": {"target": torch.zeros(2, 2).double()}}, r"must have the shape \(3, \.\.\.\)"),
-    "dtype": ({"individual": {"target": torch.zeros(3, 2)}}, "one dtype and device"),
-    "twice": ({"constants": {"target": torch.zeros(2).double()}}, "'target' is given twice"),
+    "unknown": (
+        {"tensors": {**TARGET, "goal": torch.zeros(2).double()}},
+        r"no function here takes tensors\['goal'\]",
+    ),
+    "missing": (
+        {"tensors": {}},
+        "ILQR: the running cost takes 'target', which is neither a tensor of this call nor one of q, v, control",
+    ),
+    "number": ({"tensors": {"target": 1.0}}, r"tensors\['target'\] must be a torch tensor, got a float"),
+    "batch": (
+        {"tensors": {"target": PerEnvironment(torch.zeros(2, 2).double())}},
+        r"must have the shape \(3, \.\.\.\)",
+    ),
+    "dtype": ({"tensors": {"target": PerEnvironment(torch.zeros(3, 2))}}, "one dtype and device"),
+    "reserved": (
+        {"tensors": {**TARGET, "control": torch.zeros(2).double()}},
+        r"tensors\['control'\] has the name of something that a step has; rename it",
+    ),
     "parameter": ({"params": {"weight": torch.zeros(2).double()}}, "weight"),
     "parameters": ({"params": {"mass": torch.ones(2, 2).double()}}, r"'mass' has shape \(2, 2\)"),
-    "stream": ({"streams": {"motion": torch.zeros(5, 3, 2).double()}}, r"no function here takes streams\['motion'\]"),
+    "per step": (
+        {"tensors": {**TARGET, "motion": PerStep(torch.zeros(5, 2).double())}},
+        r"no function here takes tensors\['motion'\]",
+    ),
+    "too few steps": (
+        {"tensors": {"target": PerStep(torch.zeros(4, 2).double())}},
+        r"tensors\['target'\] must have the shape \(5, \.\.\.\), got \(4, 2\)",
+    ),
     "iterations": ({"iterations": 0}, "iterations must be a whole number of at least 1, got 0"),
     "tolerance": ({"tolerance": -1.0}, "tolerance must be a number of at least 0"),
 }
@@ -440,10 +467,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_wrong_with_a_problem_is_said(case: str) -> None:
     solver = ILQR(arm(), still, ended)
     right = {"state": solver.sim.state(batch=3, dtype=torch.float64), "controls": torch.zeros(5, 3, 2).double()}
-    right["individual"] = {"target": torch.zeros(3, 2).double()}
-    given, message = WRONG[case]
+    wrong, message = WRONG[case]
     with pytest.raises(InputError, match=message):
-        solver.solve(**{**right, **given})
+        solver.solve(**{**right, "tensors": TARGET, **wrong})
 
 
 def test_what_is_wrong_with_a_solver_is_said() -> None:

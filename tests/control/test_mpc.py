@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import adjoin
+from adjoin import PerEnvironment
 from adjoin.control.ilqr import ILQR
 from adjoin.control.mpc import MPC
 from adjoin.errors import InputError
@@ -32,7 +33,7 @@ def drive(mpc: MPC, steps: int, mass: float = 1.0) -> torch.Tensor:
     state = sim.state(batch=2, dtype=torch.float64)
     params = {"mass": mass * sim.model.parameters(dtype=torch.float64)["mass"]}
     for _ in range(steps):
-        state = sim.step(state, mpc(state, individual={"target": targets}), params)
+        state = sim.step(state, mpc(state, tensors={"target": PerEnvironment(targets)}), params)
     return (state.q - targets).abs().amax(-1)
 
 
@@ -48,7 +49,8 @@ def test_feedback_corrects_a_wrong_model() -> None:
     mpc = controller(iterations=1, every=20)
     sim, targets = mpc.solver.sim, torch.tensor([[0.4, -0.3], [-0.5, 0.6]], dtype=torch.float64)
     state = sim.state(batch=2, dtype=torch.float64)
-    plan = mpc.solver.solve(state, torch.zeros(60, 2, 2, dtype=torch.float64), individual={"target": targets})
+    guess = torch.zeros(60, 2, 2, dtype=torch.float64)
+    plan = mpc.solver.solve(state, guess, tensors={"target": PerEnvironment(targets)})
     params = {"mass": 1.3 * sim.model.parameters(dtype=torch.float64)["mass"]}
     opened = (sim.rollout(state, plan.controls, params).q[-1] - targets).abs().amax(-1)
     assert bool((closed < 0.5 * opened).all())
@@ -60,7 +62,7 @@ def test_plans_begin_with_the_one_before() -> None:
     first = mpc.plan
     assert first is not None
     state = mpc.solver.sim.state(first.q[1], first.v[1])
-    mpc(state, individual={"target": torch.tensor([[0.4, -0.3], [-0.5, 0.6]], dtype=torch.float64)})
+    mpc(state, tensors={"target": PerEnvironment(torch.tensor([[0.4, -0.3], [-0.5, 0.6]], dtype=torch.float64))})
     assert mpc.plan is not None
     assert bool((first.history[0] > 1.5 * first.cost).all())
     assert bool((mpc.plan.history[0] < 1.02 * mpc.plan.cost).all())
@@ -82,11 +84,11 @@ def test_wrong_options_are_named() -> None:
 def test_batches_that_do_not_fit_are_named() -> None:
     mpc = controller(first=1)
     one, two = (mpc.solver.sim.state(batch=n, dtype=torch.float64) for n in (1, 2))
-    mpc(one, constants={"target": torch.zeros(2, dtype=torch.float64)})
+    mpc(one, tensors={"target": torch.zeros(2, dtype=torch.float64)})
     with pytest.raises(InputError, match=r"the plan is for \(1,\) robots, and there are \(2,\); call reset"):
-        mpc(two, constants={"target": torch.zeros(2, dtype=torch.float64)})
+        mpc(two, tensors={"target": torch.zeros(2, dtype=torch.float64)})
     mpc.reset()
-    mpc(two, constants={"target": torch.zeros(2, dtype=torch.float64)})
+    mpc(two, tensors={"target": torch.zeros(2, dtype=torch.float64)})
     wide = MPC(mpc.solver, torch.zeros(20, 3, 2, dtype=torch.float64))
     with pytest.raises(InputError, match=r"controls are for \(3,\) robots, states for \(2,\)"):
-        wide(two, constants={"target": torch.zeros(2, dtype=torch.float64)})
+        wide(two, tensors={"target": torch.zeros(2, dtype=torch.float64)})

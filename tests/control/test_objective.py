@@ -1,9 +1,14 @@
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
-from problems import LIMIT, SIM, STEPS, TIGHT, arrive, cart, cart_squares, effort, optimum, start, two_links
+from problems import EFFORT, LIMIT, SIM, STEPS, TIGHT, arrive, cart, cart_squares, effort, optimum, start, two_links
 
 import adjoin
+from adjoin import PerEnvironment, PerStep
 from adjoin.control.decision import Controls, Learned, Numbers, Spline, b_spline
+from adjoin.control.ilqr import ILQR
 from adjoin.control.objective import Objective
 from adjoin.errors import InputError
 from adjoin.learn.modules import Positive
@@ -18,7 +23,7 @@ def differences(function, point, step=1e-6):
     return torch.stack(sides, -1)
 
 
-def torque(q, v, control):
+def torque(control):
     return 1e-2 * (control @ control)
 
 
@@ -26,8 +31,8 @@ def upright(q, v, goal):
     return (q - goal) @ (q - goal) + 0.1 * (v @ v)
 
 
-def servo(q, v, given, gains):
-    return gains * (given - q) - 0.5 * v
+def servo(q, v, control, gains):
+    return gains * (control - q) - 0.5 * v
 
 
 def masses():
@@ -39,7 +44,7 @@ def masses():
 def objectives():
     goal = {"goal": torch.tensor([1.0, 0.5]).double()}
     begin = TWO.state(torch.tensor([0.3, -0.2]).double())
-    gains = Numbers([3.0, 2.0], lambda x: {"individual": {"gains": x}})
+    gains = Numbers([3.0, 2.0], lambda x: {"tensors": {"gains": x}})
     still = torch.full((15, 2), 0.5).double()
 
     def tip(path, inputs):
@@ -61,17 +66,17 @@ def objectives():
 
     return {
         "scenarios": Objective(
-            TWO, some, 15, cost=torque, terminal=upright, constants=goal, decision=Spline(5), scenarios=masses_of
+            TWO, some, 15, cost=torque, terminal=upright, tensors=goal, decision=Spline(5), params=masses_of
         ),
         "scenarios of residuals": Objective(
-            TWO, begin, 15, loss=tip, residuals=far, decision=Spline(3, 1), scenarios=masses_of
+            TWO, begin, 15, loss=tip, residuals=far, decision=Spline(3, 1), params=masses_of
         ),
-        "controls": Objective(TWO, begin, 15, cost=torque, terminal=upright, constants=goal),
+        "controls": Objective(TWO, begin, 15, cost=torque, terminal=upright, tensors=goal),
         "spline": Objective(TWO, begin, 15, cost=torque, loss=tip, decision=Spline(5)),
         "residuals": Objective(TWO, begin, 15, cost=torque, residuals=far, decision=Spline(4, degree=1)),
         "learned": Objective(TWO, begin, 15, residuals=far, decision=Learned(masses()), controls=still),
         "together": Objective(
-            TWO, begin, 15, cost=torque, terminal=upright, constants=goal, controller=servo, decision=[Spline(5), gains]
+            TWO, begin, 15, cost=torque, terminal=upright, tensors=goal, controller=servo, decision=[Spline(5), gains]
         ),
         "contact": Objective(
             BALL, BALL.state(dtype=torch.float64), 60, loss=landed, decision=Numbers([2.0, -1.0], thrown)
@@ -102,7 +107,7 @@ def test_jacobians_are_those_of_finite_differences(name):
 def test_jacobians_of_many_numbers_come_in_pieces(monkeypatch):
     point = cart_squares().random(5)
     whole = cart_squares().jacobians(point)
-    monkeypatch.setattr("adjoin.control.objective.MOST", 2 * STEPS)
+    monkeypatch.setattr("adjoin.control.objective.MAX_ENVIRONMENTS", 2 * STEPS)
     pieces = cart_squares().jacobians(point)
     torch.testing.assert_close(pieces, whole, rtol=0.0, atol=0.0)
 
@@ -110,7 +115,41 @@ def test_jacobians_of_many_numbers_come_in_pieces(monkeypatch):
 def test_loss_is_the_sum_of_its_parts():
     best, least = optimum()
     assert float(cart().losses(best[None])) == pytest.approx(least, rel=1e-10)
-    assert float(cart_squares().losses(best[None])) == pytest.approx(least, rel=1e-10)
+    assert float(cart_squares().losses(best[None])) == pytest.approx(0.5 * least, rel=1e-10)
+
+
+def test_a_cost_may_return_residuals_of_which_half_the_squares_count():
+    point = cart().random(3)
+    rows = Objective(
+        SIM,
+        start(SIM),
+        STEPS,
+        cost=lambda control: (2.0 * EFFORT) ** 0.5 * control,
+        terminal=lambda q, v: [200.0**0.5 * (q[0] - 1.0), 200.0**0.5 * v[0]],
+    )
+    torch.testing.assert_close(rows.losses(point), cart().losses(point), rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(rows.gradients(point)[1], cart().gradients(point)[1], rtol=1e-11, atol=1e-11)
+
+
+def test_a_running_cost_is_of_the_states_before_the_steps_like_that_of_ilqr():
+    def before(q, v, control):
+        return np.concatenate([q - 1.0, 0.3 * v, 0.1 * control])
+
+    def after(next_q, next_v):
+        return np.concatenate([next_q - 1.0, 0.3 * next_v])
+
+    objective = Objective(SIM, start(SIM), STEPS, cost=before)
+    controls = objective.random(1)
+    path = objective.rollout(controls[0])
+    squares = (path.q - 1.0).square().sum(-1) + 0.09 * path.v.square().sum(-1)
+    expected = 0.5 * (squares[:-1] + 0.01 * controls[0].square())
+    torch.testing.assert_close(path.outputs["cost"], expected)
+    torch.testing.assert_close(objective.losses(controls)[0], expected.sum())
+    later = Objective(SIM, start(SIM), STEPS, cost=after).rollout(controls[0])
+    torch.testing.assert_close(later.outputs["cost"], 0.5 * squares[1:])
+    found = ILQR(SIM, before, limits=False).solve(start(SIM), torch.zeros(STEPS, 1).double())
+    torch.testing.assert_close(objective.losses(found.controls.mT)[0], found.cost, rtol=1e-12, atol=0.0)
+    assert objective.gradients(found.controls.mT)[1].abs().max() < 1e-6
 
 
 def test_a_failed_simulation_costs_infinity_and_leaves_the_others_alone():
@@ -173,13 +212,13 @@ def test_the_loss_in_scenarios_is_the_mean_of_the_losses_in_each():
     alone = [
         Objective(
             TWO,
-            type(objective.start)(*[part[k] for part in objective.start]),
+            objective.start[k],
             15,
             cost=torque,
             terminal=upright,
-            constants=objective.constants,
+            tensors=objective.tensors,
             decision=Spline(5),
-            params={"mass": objective.scenarios["mass"][k]},
+            params={"mass": objective.params["mass"][k]},
         )
         for k in range(3)
     ]
@@ -192,9 +231,66 @@ def test_the_loss_in_scenarios_is_the_mean_of_the_losses_in_each():
     assert far.residuals(far.random(2)).shape == (2, 12)
 
 
+GOALS = {
+    "shared": (torch.tensor([0.3]), lambda x: x, lambda x, i: x),
+    "per scenario": (torch.tensor([[0.3], [-0.4], [1.0]]), PerEnvironment, lambda x, i: x[i]),
+    "per step": (torch.linspace(-1.0, 1.0, STEPS)[:, None], PerStep, lambda x, i: PerStep(x)),
+    "per step and scenario": (
+        torch.linspace(-1.0, 1.0, 3 * STEPS).reshape(STEPS, 3, 1),
+        lambda x: PerStep(PerEnvironment(x)),
+        lambda x, i: PerStep(x[:, i]),
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", GOALS)
+@pytest.mark.parametrize("more", [{}, {"mass": torch.tensor([[1.0], [1.2], [0.7]]).double()}], ids=["", "masses"])
+def test_named_tensors_may_differ_between_steps_and_scenarios(layout, more):
+    goal, mark, part = GOALS[layout]
+    goal = goal.double()
+
+    def near(q, goal):
+        return q - goal
+
+    whole = Objective(SIM, start(SIM), STEPS, cost=near, tensors={"goal": mark(goal)}, params=more)
+    point = whole.random(2)
+    alone = [
+        Objective(
+            SIM,
+            start(SIM),
+            STEPS,
+            cost=near,
+            tensors={"goal": part(goal, i)},
+            params={name: value[i] for name, value in more.items()},
+        )
+        for i in range(3)
+    ]
+    assert whole.scenario_count == (3 if more or "scenario" in layout else 1)
+    expected = torch.stack([each.losses(point) for each in alone]).mean(0)
+    torch.testing.assert_close(whole.losses(point), expected, rtol=1e-12, atol=0.0)
+
+
+def test_costs_may_be_modules_and_outputs_may_take_tensors():
+    class Near(torch.nn.Module):
+        def forward(self, q, goal):
+            return (q - goal) @ (q - goal)
+
+    goal, point = {"goal": torch.tensor([0.3]).double()}, cart().random(2)
+    cost = Objective(SIM, start(SIM), STEPS, cost=Near(), tensors=goal)
+    plain = Objective(SIM, start(SIM), STEPS, cost=lambda q, goal: (q - goal) @ (q - goal), tensors=goal)
+    assert torch.equal(cost.losses(point), plain.losses(point))
+    watched = Objective(
+        SIM, start(SIM), STEPS, loss=lambda p, i: p.outputs["near"].sum(0), outputs={"near": Near()}, tensors=goal
+    )
+    torch.testing.assert_close(watched.losses(point), plain.losses(point))
+    ends = Objective(SIM, start(SIM), STEPS, terminal=Near(), tensors=goal)
+    path = ends.rollout(point)
+    torch.testing.assert_close(ends.losses(point), (path.q[-1, :, 0] - 0.3).square())
+
+
 def test_a_decision_that_fails_in_one_scenario_costs_infinity():
     reach = {"mass": torch.tensor([[1.0], [1e-9]]).double()}
-    objective = Objective(SIM, start(SIM), 3, loss=lambda p, i: p.q[-1, :, 0] ** 2, scenarios=reach)
+    objective = Objective(SIM, start(SIM), 3, loss=lambda p, i: p.q[-1, :, 0] ** 2, params=reach)
     losses, gradients = objective.gradients(torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]).double())
     assert losses.tolist() == [torch.inf, 0.0]
     assert not gradients.any()
@@ -202,16 +298,20 @@ def test_a_decision_that_fails_in_one_scenario_costs_infinity():
 
 def test_errors_of_scenarios_say_what_would_be_right():
     some = TIGHT.state(torch.zeros(2, 1).double())
-    with pytest.raises(InputError, match=r"there are start 2, scenarios\['mass'\] 3"):
-        Objective(TIGHT, some, 3, cost=effort, scenarios={"mass": torch.ones(3, 1).double()})
-    with pytest.raises(InputError, match=r"scenarios\['mass'\] must be a tensor"):
-        Objective(TIGHT, some, 3, cost=effort, scenarios={"mass": 1.0})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"there are start 2, params\['mass'\] 3"):
+        Objective(TIGHT, some, 3, cost=effort, params={"mass": torch.ones(3, 1).double()})
+    number: Any = {"mass": 1.0}
+    with pytest.raises(InputError, match="parameter 'mass' is a float; it must be a torch tensor"):
+        Objective(TIGHT, some, 3, cost=effort, params=number).losses(torch.zeros(1, 3).double())
+    goals = {"goal": PerEnvironment(torch.ones(3, 1).double())}
+    with pytest.raises(InputError, match=r"there are start 2, tensors\['goal'\] 3"):
+        Objective(TIGHT, some, 3, cost=lambda q, goal: q - goal, tensors=goals)
     begins = Numbers([0.0], lambda x: {"state": TIGHT.state(x)})
     with pytest.raises(InputError, match="decides the start, so start must be of one environment"):
         Objective(TIGHT, some, 3, terminal=arrive, decision=begins).losses(torch.zeros(1, 1).double())
     heavy = Numbers([1.0], lambda x: {"params": {"mass": x}})
-    varied = Objective(TIGHT, some, 3, terminal=arrive, decision=heavy, scenarios={"mass": torch.ones(2, 1).double()})
-    with pytest.raises(InputError, match="decides what scenarios give: mass"):
+    varied = Objective(TIGHT, some, 3, terminal=arrive, decision=heavy, params={"mass": torch.ones(2, 1).double()})
+    with pytest.raises(InputError, match="decides what differs between scenarios: mass"):
         varied.losses(torch.ones(1, 1).double())
 
 
@@ -226,8 +326,8 @@ def test_errors_say_what_would_be_right():
     one = start(TIGHT)
     with pytest.raises(InputError, match="at least one of cost, terminal, loss and residuals"):
         Objective(TIGHT, one, 3)
-    with pytest.raises(InputError, match=r"no function here takes constants\['gaol'\]"):
-        Objective(TIGHT, one, 3, cost=effort, terminal=upright, constants={"gaol": torch.zeros(1)})
+    with pytest.raises(InputError, match=r"no function here takes tensors\['gaol'\]"):
+        Objective(TIGHT, one, 3, cost=effort, terminal=upright, tensors={"gaol": torch.zeros(1)})
     with pytest.raises(InputError, match=r"q of \(1,\), or of \(scenarios, 1\); got \(2, 3, 1\)"):
         Objective(TIGHT, TIGHT.state(torch.zeros(2, 3, 1)), 3, cost=effort)
     with pytest.raises(InputError, match="must be a Simulator, got a Model"):
@@ -238,12 +338,15 @@ def test_errors_say_what_would_be_right():
         Objective(TIGHT, one, 0, cost=effort)
     with pytest.raises(InputError, match="terminal must be a function, got 3"):
         Objective(TIGHT, one, 3, terminal=3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InputError, match=r"constants\['goal'\] must be a tensor"):
-        Objective(TIGHT, one, 3, terminal=upright, constants={"goal": 1.0})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InputError, match="takes 'goal'; give it as constants or individual"):
+    with pytest.raises(InputError, match=r"tensors\['goal'\] must be a torch tensor, got a float"):
+        Objective(TIGHT, one, 3, terminal=upright, tensors={"goal": 1.0})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(
+        InputError, match=r"the terminal cost takes 'goal', which is neither a tensor of this call nor one of q, v;"
+    ):
         Objective(TIGHT, one, 3, terminal=upright).losses(torch.zeros(1, 3).double())
-    with pytest.raises(InputError, match=r"terminal must give \(batch,\), here 1 of them; got \(1, 1\)"):
-        Objective(TIGHT, one, 3, terminal=lambda q, v: [q[0]]).losses(torch.zeros(1, 3).double())
+    for wrong in ({"terminal": lambda q: [[q[0]]]}, {"cost": lambda q: [[q[0]]]}):
+        with pytest.raises(InputError, match=r"returns one number or a row of residuals, not the shape \(1, 1\)"):
+            Objective(TIGHT, one, 3, **wrong).losses(torch.zeros(1, 3).double())
     for wrong in ("controls", [], Controls):
         with pytest.raises(InputError, match=r"such as Controls\(\) or Spline\(10\)"):
             Objective(TIGHT, one, 3, cost=effort, decision=wrong)

@@ -44,6 +44,7 @@ def swing(method):
 def test_the_known_optimum_is_found_from_every_start(method, iterations, close):
     best, least = optimum()
     objective = cart_squares() if isinstance(method, GaussNewton) else cart()
+    least = 0.5 * least if isinstance(method, GaussNewton) else least
     found = optimize(objective, method, starts=3, iterations=iterations, tolerance=0.0)
     assert found.losses.tolist() == pytest.approx([least] * 3, rel=close)
     torch.testing.assert_close(found.best, best, rtol=0.0, atol=30.0 * close**0.5)
@@ -56,6 +57,7 @@ def test_the_optimum_within_limits_is_found_and_they_are_kept(method):
     assert 4 < held < STEPS
     assert least > 1.1 * optimum()[1]
     objective = cart_squares(TIGHT) if isinstance(method, GaussNewton) else cart(TIGHT)
+    least = 0.5 * least if isinstance(method, GaussNewton) else least
     found = optimize(objective, method, starts=3, iterations=500)
     assert found.losses.tolist() == pytest.approx([least] * 3, rel=1e-5)
     assert found.numbers.abs().amax() <= LIMIT
@@ -67,11 +69,11 @@ def test_gauss_newton_meets_few_residuals_with_the_least_change_of_many_numbers(
     ends = Objective(
         SIM, start(SIM), STEPS, residuals=lambda p, i: torch.cat([10.0 * (p.q[-1] - 1.0), 10.0 * p.v[-1]], -1)
     )
-    found = optimize(ends, GaussNewton(), iterations=8, target=1e-24)
+    found = optimize(ends, GaussNewton(), iterations=8, target=0.5e-24)
     assert found.stopped == ["target"]
     torch.testing.assert_close(found.best, torch.linalg.pinv(rows) @ right, rtol=0.0, atol=1e-10)
     tight = Objective(TIGHT, start(TIGHT), STEPS, residuals=lambda p, i: 10.0 * (p.q[-1] - 0.7))
-    held = optimize(tight, GaussNewton(), starts=4, iterations=10, target=1e-24)
+    held = optimize(tight, GaussNewton(), starts=4, iterations=10, target=0.5e-24)
     assert held.stopped.count("target") > 0
     assert held.numbers.abs().amax() == LIMIT
 
@@ -185,10 +187,10 @@ def test_steps_to_where_there_is_no_number_are_taken_back(method):
 
 def test_numbers_of_different_size_are_balanced_by_their_spread():
     def bowl(path, inputs):
-        x = inputs.individual["x"]
+        x = inputs.tensors["x"]
         return ((x / torch.tensor([1e3, 1e-3])) - 1.0).square().sum(-1)
 
-    decision = Numbers([0.0, 0.0], lambda x: {"individual": {"x": x}}, spread=[1e3, 1e-3])
+    decision = Numbers([0.0, 0.0], lambda x: {"tensors": {"x": x}}, spread=[1e3, 1e-3])
     found = optimize(Objective(SIM, start(SIM), 1, loss=bowl, decision=decision), Adam(rate=0.05), iterations=300)
     torch.testing.assert_close(found.best, torch.tensor([1e3, 1e-3]).double(), rtol=1e-3, atol=0.0)
 
@@ -224,8 +226,8 @@ def test_secants_save_derivatives_and_lead_to_the_same_place(degree, monkeypatch
     renewed = sum(counts)
     counts.clear()
     found = optimize(objective, GaussNewton(), starts=3, iterations=25, tolerance=0.0)
-    assert fresh.losses.amax() < 1e-20
-    assert found.losses.amax() < 1e-20
+    assert fresh.losses.amax() < 0.5e-20
+    assert found.losses.amax() < 0.5e-20
     assert sum(counts) < 0.7 * renewed
 
 

@@ -24,10 +24,10 @@ def bowl(center, scale=1.0, loss=None):
     aim = torch.tensor(center).double()
 
     def squares(path, inputs):
-        x = inputs.individual["x"]
+        x = inputs.tensors["x"]
         return (loss or (lambda y: y.square().sum(-1)))((x - aim) / scale)
 
-    decision = Numbers([0.0] * len(center), lambda x: {"individual": {"x": x}})
+    decision = Numbers([0.0] * len(center), lambda x: {"tensors": {"x": x}})
     return Objective(SIM, start(SIM), 1, loss=squares, decision=decision)
 
 
@@ -151,10 +151,10 @@ def test_a_diagonal_covariance_takes_thousands_of_numbers():
 @pytest.mark.parametrize("sigma", [0.3, 3.0, 30.0])
 def test_samples_of_cma_es_may_be_wider_than_the_limits(sigma):
     def square(path, inputs):
-        return inputs.individual["x"].square().sum(-1)
+        return inputs.tensors["x"].square().sum(-1)
 
     for size in (1, 2):
-        decision = Numbers([0.3] * size, lambda x: {"individual": {"x": x}}, (0.0, 1.0), 0.1)
+        decision = Numbers([0.3] * size, lambda x: {"tensors": {"x": x}}, (0.0, 1.0), 0.1)
         objective = Objective(SIM, start(SIM), 2, loss=square, decision=decision)
         found = optimize(objective, CMAES(sigma=sigma), starts=4, iterations=40)
         assert found.loss < 1e-6

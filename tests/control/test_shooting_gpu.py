@@ -14,7 +14,7 @@ def objective(device, squares):
     start = SIM.state(torch.zeros(1, dtype=torch.float64, device=device))
     masses = {"mass": torch.tensor([[1.0], [1.2]], dtype=torch.float64, device=device)}
     what = {"residuals": rests} if squares else {"cost": effort, "terminal": arrive}
-    return Objective(SIM, start, STEPS, scenarios=masses, **what)
+    return Objective(SIM, start, STEPS, params=masses, **what)
 
 
 @pytest.mark.parametrize(

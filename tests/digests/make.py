@@ -114,7 +114,7 @@ def simulation():
             controls = controls + torch.tensor(sim.model.keyframe(key).control, dtype=torch.float64)
 
         def roll(q, v, controls, sim=sim, state=state):
-            path = sim.rollout(state._replace(q=q, v=v), controls)
+            path = sim.rollout(state.replace(q=q, v=v), controls)
             return path.q, path.v
 
         yield f"rollout {name}", with_gradients(roll, (q, v, controls))

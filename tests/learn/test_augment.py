@@ -66,7 +66,7 @@ def test_it_begins_as_exactly_nothing():
     made, plain = network(), simulator()
     sim = simulator(made)
     state, controls = plain.state(random(8, 2), random(8, 2, seed=1)), torch.zeros(STEPS, 0, dtype=torch.float64)
-    path, other = sim.rollout(state, controls, constants=made.weights()), plain.rollout(state, controls)
+    path, other = sim.rollout(state, controls, tensors=made.weights()), plain.rollout(state, controls)
     assert torch.equal(path.q, other.q)
     assert torch.equal(path.v, other.v)
     assert made.silent == ["force of joint1", "force of joint2"]
@@ -138,7 +138,7 @@ def test_gradients_of_weights_through_a_rollout_are_those_of_finite_differences(
     def rolled(*layers):
         values = {f"layers.{k}": layer for k, layer in enumerate(layers)}
         weights = torch.func.functional_call(_Weights(made), {f"made.{name}": x for name, x in values.items()}, ())
-        path = sim.rollout(state, torch.zeros(10, 0, dtype=torch.float64), constants=weights)
+        path = sim.rollout(state, torch.zeros(10, 0, dtype=torch.float64), tensors=weights)
         return path.q[-1], path.v[-1]
 
     assert gradcheck(rolled, [x.detach().clone().requires_grad_() for x in made.layers], atol=1e-6)

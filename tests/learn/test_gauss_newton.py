@@ -78,18 +78,34 @@ def test_jacobians_agree(mode):
     assert torch.allclose(slopes, torch.stack(columns, -1), atol=1e-8)
 
 
-def test_functions_that_do_not_go_forward_say_what_else_there_is():
+@pytest.mark.parametrize("mode", ["forward", "vectorized"])
+def test_rollouts_go_forward(mode):
     model = adjoin.robots.load("two_link")
     sim = adjoin.Simulator(model, dt=1e-3, pairs=[])
-    learned = Parameters(model).learn("mass", Positive)
-    controls = torch.zeros(3, 1, model.nu)
+    learned = Parameters(model, torch.float64).learn("mass", Positive)
+    start = sim.state(torch.zeros(1, 2).double(), torch.ones(1, 2).double())
 
     def path(params):
-        return sim.rollout(sim.state(torch.zeros(1, 2), torch.ones(1, 2)), controls, params=params).v
+        return sim.rollout(start, params=params, steps=3).v
+
+    value, slopes = jacobian(path, learned, mode)
+    assert torch.equal(value, path(learned()).detach())
+    expected = jacobian(path, learned, "reverse")[1]
+    assert expected.shape == (4, 1, 2, 2)
+    assert expected.abs().max() > 1e-6
+    torch.testing.assert_close(slopes, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_functions_that_do_not_go_forward_say_what_else_there_is():
+    module = Unconstrained(torch.tensor([1.0, 2.0], dtype=torch.float64))
+    inputs = torch.zeros(3, 1, dtype=torch.float64)
+
+    def powers(x):
+        return adjoin.checkpointed_rollout(lambda state, _: state * state, x, inputs)[-1]
 
     with pytest.raises(InputError, match='mode="reverse"'):
-        jacobian(path, learned)
-    assert jacobian(path, learned, "reverse")[1].shape == (4, 1, 2, 2)
+        jacobian(powers, module)
+    assert jacobian(powers, module, "reverse")[1].tolist() == [[8.0, 0.0], [0.0, 8.0 * 2.0**7]]
 
 
 def test_a_module_without_numbers_or_with_too_many_is_refused():

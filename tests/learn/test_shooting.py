@@ -28,7 +28,7 @@ def recorded(sim, q, v, params, noise=(0.0, 0.0), every=1, steps=STEPS, external
     path = sim.rollout(sim.state(q, v), controls, params, external=external)
     seen = sim.model.integrate(path.q, noise[0] * random(*path.v.shape, seed=seed))
     speed = path.v + noise[1] * random(*path.v.shape, seed=seed + 1000)
-    time = (sim.physics.dt * torch.arange(steps + 1, dtype=torch.float64)).expand(*q.shape[:-1], -1)
+    time = (sim.dt * torch.arange(steps + 1, dtype=torch.float64)).expand(*q.shape[:-1], -1)
     control = torch.zeros(*time.shape, sim.model.nu, dtype=torch.float64)
     sampled = [x.movedim(0, -2)[..., ::every, :].contiguous() for x in (seen, speed)]
     return Recording(sim.model, time[..., ::every], *sampled, control=control[..., ::every, :])
@@ -57,17 +57,17 @@ def ball():
 def bouncing(sim, friction, restitution):
     own = sim.model.parameters(dtype=torch.float64)["geometry_friction"]
     own[:, 0] = friction
-    return {"geometry_friction": own, "restitution": tensor(restitution).squeeze()}
+    return {"geometry_friction": own, "contact_restitution": tensor(restitution).squeeze()}
 
 
 def guessed(sim, friction=0.3, restitution=0.4):
     learned = Parameters(sim.model, dtype=torch.float64).learn("geometry_friction", Sliding(friction))
-    return [learned, Named(restitution=Bounded(tensor(restitution).squeeze(), 0.0, 1.0))]
+    return [learned, Named(contact_restitution=Bounded(tensor(restitution).squeeze(), 0.0, 1.0))]
 
 
 def found(modules):
     with torch.no_grad():
-        return float(modules[0]()["geometry_friction"][0, 0]), float(modules[1]()["restitution"])
+        return float(modules[0]()["geometry_friction"][0, 0]), float(modules[1]()["contact_restitution"])
 
 
 @functools.cache
@@ -279,7 +279,7 @@ def test_a_report_names_what_was_learned_and_shows_the_fit():
     shooting = Shooting(sim, modules, recorded(sim, q, v, bouncing(sim, 0.2, 0.6)), 20)
     shooting.solve(20)
     report = shooting.report()
-    assert report["restitution"][0] == pytest.approx(0.6, rel=1e-3)
+    assert report["contact_restitution"][0] == pytest.approx(0.6, rel=1e-3)
     assert [report.channels[k] for k in (0, 5, 6, 11)] == [
         "q:root_joint.x",
         "q:root_joint.turn_z",

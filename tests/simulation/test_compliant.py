@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from kernel_checks import check_kernel
-from worlds import FEET, UPRIGHT, G, frictions, hinge, nothing, row_of_balls, servant, tensor, weight
+from worlds import FEET, UPRIGHT, G, frictions, hinge, nothing, row_of_balls, servant, tensor, traced_step, weight
 
 import adjoin
 from adjoin.constraints.compliant import Compliant
@@ -14,19 +14,19 @@ from adjoin.dynamics.frame_constraint import FrameConstraint
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 
-LAW = Compliant()
+CONTACT = Compliant()
 
 
 @functools.cache
-def world(name, dt=1e-3, contact=LAW):
+def world(name, dt=1e-3, contact=CONTACT):
     if name in FEET:
         return Simulator(servant(name, 200.0, 5.0), dt, contact, pairs=FEET[name])
     return Simulator(adjoin.robots.load(name), dt, contact)
 
 
-def overlap(force, mass, law=LAW):
+def overlap(force, mass):
     """Where the soft spring of a contact of a robot of this mass has this force."""
-    return law.depth * math.log(math.expm1(force / (law.stiffness * mass * law.depth)))
+    return CONTACT.depth * math.log(math.expm1(force / (CONTACT.stiffness * mass * CONTACT.depth)))
 
 
 def test_a_ball_sinks_in_until_the_ground_carries_it():
@@ -40,14 +40,14 @@ def test_a_ball_sinks_in_until_the_ground_carries_it():
 
 
 @pytest.mark.parametrize("dt", [1e-3, 5e-3])
-def test_what_bounces_off_is_no_faster_than_the_law_says(dt):
+def test_what_bounces_off_is_no_faster_than_the_contact_model_says(dt):
     sim = world("ball", dt)
     heights = tensor(0.01, 0.1, 1.0, 10.0)
     q = tensor(0.0, 0.0, 0.1, *UPRIGHT).repeat(4, 1)
     q[:, 2] += heights
     path = sim.rollout(sim.state(q), nothing(round(3.0 / dt)))
-    assert (path.status == 0.0).all()
-    assert (path.v[..., 2].amax(0) < ((2.0 * G * heights).sqrt() / LAW.dissipation**2) ** (1.0 / 3.0)).all()
+    assert (path.status == 0).all()
+    assert (path.v[..., 2].amax(0) < ((2.0 * G * heights).sqrt() / CONTACT.dissipation**2) ** (1.0 / 3.0)).all()
     assert path.v[-1].abs().max() < 1e-3
 
 
@@ -61,7 +61,7 @@ def test_a_block_on_a_slope_creeps_below_the_angle_of_friction_and_slides_above(
     params = {**slope(angles), **frictions(sim, *[friction] * 5)}
     path = sim.rollout(sim.state(tensor(0.0, 0.0, 0.1, *UPRIGHT).expand(5, 7)), nothing(steps), params)
     share = angles.tan() / friction
-    creep = LAW.transition * share / (1.0 - share**2).sqrt()
+    creep = CONTACT.transition * share / (1.0 - share**2).sqrt()
     torch.testing.assert_close(1e3 * (path.q[-1] - path.q[-2])[:3, 0], creep[:3], rtol=1e-7, atol=0.0)
     gained = path.v[-1, 3:, 0] - path.v[-501, 3:, 0]
     expected = 0.5 * G * (angles.sin() - friction * angles.cos())[3:]
@@ -79,39 +79,39 @@ def test_a_sliding_block_stops_where_theory_says():
     assert last.v.abs().max() < 1e-6
 
 
-def test_a_stop_gives_way_by_what_pushes_it():
+def test_a_joint_limit_gives_way_by_what_pushes_it():
     model = hinge(lower=-0.2, upper=0.3)
-    sim = Simulator(model, 1e-3, LAW)
+    sim = Simulator(model, 1e-3, CONTACT)
     torque = tensor(5.0, -3.0)[:, None]
     last = sim.rollout(sim.state(batch=2, dtype=torch.float64), torque.expand(3000, 2, 1)).last
-    beyond = tensor(*[overlap(abs(x) / LAW.lever, model.mass) / LAW.lever for x in (5.0, -3.0)])
+    beyond = tensor(*[overlap(abs(x) / CONTACT.lever, model.mass) / CONTACT.lever for x in (5.0, -3.0)])
     expected = tensor(0.3, -0.2) + beyond * tensor(1.0, -1.0)
     torch.testing.assert_close(last.q[:, 0], expected, rtol=0.0, atol=1e-7)
 
 
-def test_dry_friction_of_a_joint_holds_up_to_its_limit():
+def test_joint_friction_holds_up_to_its_limit():
     moment, limit = 0.5, 2.0
-    sim = Simulator(hinge(moment, friction=(limit,)), 1e-3, LAW)
+    sim = Simulator(hinge(moment, friction=(limit,)), 1e-3, CONTACT)
     torque = tensor(0.5, 1.9, 3.0)[:, None]
     path = sim.rollout(sim.state(batch=3, dtype=torch.float64), torque.expand(6000, 3, 1))
     share = torque[:2, 0] / limit
-    creep = LAW.transition / LAW.lever * share / (1.0 - share**2).sqrt()
+    creep = CONTACT.transition / CONTACT.lever * share / (1.0 - share**2).sqrt()
     torch.testing.assert_close(path.v[-1, :2, 0], creep, rtol=1e-7, atol=0.0)
     torch.testing.assert_close(path.v[-1, 2, 0] - path.v[-1001, 2, 0], tensor(1.0)[0] / moment, rtol=1e-3, atol=0.0)
 
 
-def test_a_held_frame_hangs_on_its_spring():
+def test_an_equality_hangs_on_its_spring():
     model = adjoin.robots.load("box")
     hold = FrameConstraint(model.frames[0].name, position=(0.0, 0.0, 1.0))
-    sim = Simulator(model, 1e-3, LAW, pairs=[], ground=False, constraints=[hold])
+    sim = Simulator(model, 1e-3, CONTACT, pairs=[], ground=False, constraints=[hold])
     start = sim.state(tensor(0.05, 0.0, 1.0, math.cos(0.1), math.sin(0.1), 0.0, 0.0))
     last = sim.rollout(start, nothing(3000)).last
-    torch.testing.assert_close(last.q, tensor(0.0, 0.0, 1.0 - G / LAW.stiffness, *UPRIGHT), rtol=0.0, atol=1e-7)
+    torch.testing.assert_close(last.q, tensor(0.0, 0.0, 1.0 - G / CONTACT.stiffness, *UPRIGHT), rtol=0.0, atol=1e-7)
 
 
 def test_bodies_that_touch_each_other_keep_their_momentum():
     model = row_of_balls(3, 0.01)
-    sim = Simulator(model, 1e-3, LAW, ground=False)
+    sim = Simulator(model, 1e-3, CONTACT, ground=False)
     path = sim.rollout(sim.state(tensor(0.0, 0.0, 0.0), tensor(1.0, 0.0, 0.0)), nothing(2000))
     assert (path.v.sum(-1) - 1.0).abs().max() < 1e-12
     assert path.v[-1, 0] < path.v[-1, 1] < path.v[-1, 2]
@@ -125,13 +125,13 @@ def test_a_quadruped_lands_and_stands(name, dt):
     q = tensor(*home.q).repeat(2, 1)
     q[:, 2] += tensor(0.05, 0.3)
     controls = tensor(*home.q[7:]).expand(round(4.0 / dt), sim.model.nu)
-    path = sim.rollout(sim.state(q), controls, contacts=True)
-    assert (path.status == 0.0).all()
-    force = path.outputs["force"][-1].sum(-2) / weight(sim.model)
+    path = sim.rollout(sim.state(q), controls, outputs=["contacts"])
+    assert (path.status == 0).all()
+    force = path.outputs["contacts"].force[-1].sum(-2) / weight(sim.model)
     torch.testing.assert_close(force, tensor(0.0, 0.0, 1.0).expand(2, 3), rtol=0.0, atol=0.02)
-    assert path.outputs["force"][..., 2].min() > -1e-9
-    assert path.outputs["distance"].min() > -0.02
-    assert path.outputs["distance"][-1].abs().max() < 2e-3
+    assert path.outputs["contacts"].force[..., 2].min() > -1e-9
+    assert path.outputs["contacts"].distance.min() > -0.02
+    assert path.outputs["contacts"].distance[-1].abs().max() < 2e-3
     assert path.v[-1].abs().max() < 0.05
     single = sim.rollout(sim.state(q.float()), controls.float()).last
     torch.testing.assert_close(single.q, path.last.q.float(), rtol=0.0, atol=2e-3)
@@ -151,9 +151,9 @@ def test_gradients_of_a_landing_are_those_of_finite_differences():
         **{name: values[name].clone() for name in names},
     }
 
-    def cost(given):
-        params = {name: given[name] for name in names}
-        path = sim.rollout(sim.state(given["q"], given["v"]), given["control"], params)
+    def cost(inputs):
+        params = {name: inputs[name] for name in names}
+        path = sim.rollout(sim.state(inputs["q"], inputs["v"]), inputs["control"], params)
         return (path.q[-1, :3] * tensor(1.0, 2.0, 3.0)).sum() + 0.1 * path.v[-1].square().sum()
 
     tracked = {name: value.requires_grad_() for name, value in leaves.items()}
@@ -175,14 +175,14 @@ def test_the_step_is_a_kernel_like_any_other():
     q = tensor(0.0, 0.0, 0.1, *UPRIGHT).repeat(6, 1)
     q[:, 2] += tensor(-2e-3, -5e-4, 0.0, 3e-4, 2e-3, 1.0)
     v = 0.3 * torch.randn(6, 6, dtype=torch.float64, generator=generator)
-    step = adjoin.function(q=7, v=6)(lambda q, v: sim._stepped(q=q, v=v, status=0.0))
+    step = adjoin.function(q=7, v=6)(traced_step(sim))
     check_kernel(step.kernel, [q, v], second=False)
 
 
 def test_the_ground_is_felt_before_it_is_touched():
     heights = tensor(-1e-3, 0.0, 1e-3, 3e-3, 0.1)
     slopes = {}
-    for contact in (LAW, PGS()):
+    for contact in (CONTACT, PGS()):
         sim = world("ball", 1e-3, contact)
         height = heights.clone().requires_grad_()
         q = torch.stack([*[torch.zeros_like(height)] * 2, 0.1 + height, *tensor(*UPRIGHT).expand(5, 4).unbind(-1)], -1)
@@ -207,4 +207,4 @@ def test_friction_may_be_zero():
 @pytest.mark.parametrize("name", ["stiffness", "depth", "transition", "lever"])
 def test_constants_must_be_positive(name):
     with pytest.raises(InputError, match=f"Compliant: {name} must be positive, got 0.0"):
-        replace(LAW, **{name: 0.0})
+        replace(CONTACT, **{name: 0.0})

@@ -9,9 +9,9 @@ import adjoin
 from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.pgs import PGS
 from adjoin.errors import InputError
-from adjoin.simulation.diagnostics import STAGES
 from adjoin.simulation.integrators import RK4
 from adjoin.simulation.simulator import Simulator
+from adjoin.simulation.step import STAGES
 
 
 @functools.cache
@@ -30,8 +30,8 @@ def thrown(heights, speed=1.0):
     return q, tensor(speed, *[0.0] * 5).repeat(len(heights), 1)
 
 
-def cost(q, v, control, goal):
-    return (q[0] - goal) * (q[0] - goal)
+def cost(next_q, goal):
+    return (next_q[0] - goal) * (next_q[0] - goal)
 
 
 def loss(path):
@@ -42,15 +42,15 @@ def test_the_adjoint_is_that_of_autograd_step_by_step():
     sim, steps = ball(PGS()), 40
     start = sim.state(*thrown([0.002, 0.1]))
     goal = tensor(0.3)[0]
-    found = sim.diagnose(start, nothing(steps), loss, cost=cost, constants={"goal": goal})
+    found = sim.diagnose(start, nothing(steps), loss, outputs={"cost": cost}, tensors={"goal": goal})
     states = [start]
     for _ in range(steps):
-        states.append(sim.step(states[-1]._replace(q=states[-1].q.detach(), v=states[-1].v.detach())))
+        states.append(sim.step(states[-1].detach()))
     adjoint = [torch.zeros_like(start.q), torch.zeros_like(start.v)]
     for t in reversed(range(steps + 1)):
         if t < steps:
             before = [states[t].q.detach().requires_grad_(), states[t].v.detach().requires_grad_()]
-            after = sim.step(states[t]._replace(q=before[0], v=before[1]))
+            after = sim.step(states[t].replace(q=before[0], v=before[1]))
             adjoint = list(torch.autograd.grad([after.q, after.v], before, adjoint))
         if t > 0:
             adjoint[0][:, 0] += 2.0 * (states[t].q.detach()[:, 0] - goal) + (1.0 if t == steps else 0.0)
@@ -77,7 +77,7 @@ def test_modes_are_open_then_slipping_then_holding(contact):
     assert (found.fault_step == -1).all()
 
 
-def test_stops_and_dry_friction_have_modes():
+def test_joint_limits_and_joint_friction_have_modes():
     sim = Simulator(hinge(0.5, upper=0.01, friction=(1.0,)))
     torque = tensor(0.5, 3.0)[:, None].expand(200, 2, 1)
     modes = sim.diagnose(sim.state(batch=2, dtype=torch.float64), torque, lambda path: path.q.sum()).modes
@@ -116,7 +116,7 @@ def test_the_first_number_that_is_not_finite_is_found(name):
     assert found.fault[0] == found.fault_step[0] == -1
     assert STAGES[found.fault[1]] == name
     assert found.fault_step[1] == (3 if name in ("control", "forces", "velocity") else 0)
-    assert found.status[-1].tolist() == [0.0, 1.0]
+    assert found.status[-1].tolist() == [0, 1]
     assert found.adjoint.isfinite().all()
     line = next(line for line in str(found).splitlines() if line.split()[0] == "1")
     assert line.endswith(f"{name} not finite in step {found.fault_step[1]}")
@@ -133,7 +133,7 @@ def test_limits_may_be_infinite():
 def test_what_explodes_is_no_fault_of_a_number():
     sim = wheel()
     found = sim.diagnose(sim.state(tensor(0.0)), tensor(1e12).expand(4, 1), lambda path: path.q.sum())
-    assert found.status.tolist() == [0.0, 2.0, 2.0, 2.0, 2.0]
+    assert found.status.tolist() == [0, 2, 2, 2, 2]
     assert found.fault == -1
     assert "moves too fast or too far" in str(found)
 
@@ -142,8 +142,8 @@ def test_rollouts_have_the_same_bits_and_no_more_outputs():
     sim = ball(PGS())
     start = sim.state(*thrown([0.005]))
     seen = []
-    sim.diagnose(start, nothing(50), lambda path: seen.append(path) or path.q.sum(), contacts=True)
-    path = sim.rollout(start, nothing(50), contacts=True)
+    sim.diagnose(start, nothing(50), lambda path: seen.append(path) or path.q.sum(), outputs=["contacts"])
+    path = sim.rollout(start, nothing(50), outputs=["contacts"])
     assert torch.equal(seen[0].q, path.q)
     assert torch.equal(seen[0].v, path.v)
     assert seen[0].outputs.keys() == path.outputs.keys()
@@ -155,8 +155,8 @@ def test_controllers_and_systems_without_constraints():
         sim.state(tensor(0.3)),
         torch.zeros(100, 1, dtype=torch.float64),
         lambda path: path.q[-1].square().sum(),
-        controller=lambda q, v, given, gains: [-gains[0] * q[0] - gains[1] * v[0]],
-        constants={"gains": tensor(10.0, 4.0)},
+        controller=lambda q, v, gains: [-gains[0] * q[0] - gains[1] * v[0]],
+        tensors={"gains": tensor(10.0, 4.0)},
     )
     assert found.modes.shape == (100, 0)
     assert not found.changed.any()

@@ -17,7 +17,7 @@ PAIR = """<robot name="pair"><link name="base"/>
 def falls(solver, start, steps=400):
     """Two arms, of which the second turns by -2 times the first's angle and 0.3 more."""
     model = adjoin.load(PAIR)
-    coupling = adjoin.JointCoupling("second", "first", multiplier=-2.0, offset=0.3)
+    coupling = adjoin.JointEquality("second", "first", multiplier=-2.0, offset=0.3)
     sim = adjoin.Simulator(model, 1e-3, solver, constraints=[coupling])
     return sim.rollout(sim.state(start), torch.zeros(steps, model.nu, dtype=torch.float64))
 
@@ -48,4 +48,4 @@ def test_an_error_is_pulled_back():
 def test_joints_of_several_axes_are_refused():
     model = adjoin.robots.load("ball")
     with pytest.raises(InputError, match="is free; only joints with one axis are coupled"):
-        adjoin.Simulator(model, constraints=[adjoin.JointCoupling(model.joints[0].name, model.joints[0].name)])
+        adjoin.Simulator(model, constraints=[adjoin.JointEquality(model.joints[0].name, model.joints[0].name)])

@@ -96,13 +96,13 @@ def quadruped(name, drop):
     return Case(simulator(model, DT, pairs), mj, tensor(*model.keyframe("home").q), drop)
 
 
-def from_gymnasium(name, kp, kd, pairs, q, drop, **law):
+def from_gymnasium(name, kp, kd, pairs, q, drop, **contact):
     file = str(importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets" / f"{name}.xml")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsupportedWarning)
         model = with_servos(adjoin.load(file, unsupported="warn"), kp, kd)
     mj = touching_only(compiled(mujoco.MjSpec.from_file(file), model), pairs)
-    return Case(simulator(model, DT, pairs, **law), mj, tensor(*q), drop)
+    return Case(simulator(model, DT, pairs, **contact), mj, tensor(*q), drop)
 
 
 def ant():
@@ -159,10 +159,10 @@ def both(name):
     v = torch.zeros(3, case.sim.model.nv, dtype=torch.float64)
     q[0, 2] += case.drop
     v[2, :2] = tensor(0.2, 0.4)
-    path = case.sim.rollout(case.sim.state(q, v), case.target.expand(STEPS, -1), contacts=True)
-    assert (path.status == 0.0).all()
+    path = case.sim.rollout(case.sim.state(q, v), case.target.expand(STEPS, -1), outputs=["contacts"])
+    assert (path.status == 0).all()
     on_robot = tensor(*[-1.0 if first in ("floor", "ground") else 1.0 for first, _ in case.sim.contact_names])
-    ours = path.q, (path.outputs["force"] * on_robot[:, None]).sum(-2)
+    ours = path.q, (path.outputs["contacts"].force * on_robot[:, None]).sum(-2)
     other = [theirs(case, *start, STEPS) for start in zip(q, v, strict=True)]
     return ours, (torch.stack([x for x, _ in other], 1), torch.stack([f for _, f in other], 1))
 

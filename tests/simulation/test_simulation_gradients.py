@@ -25,26 +25,26 @@ def modes(sim, path, friction):
     """Of all contacts in all steps."""
     shapes = [[sim.model.geometry_index(name) for name in names] for names in sim.contact_names]
     coefficient = friction[..., shapes, 0].amax(-1)
-    force, distance = path.outputs["force"], path.outputs["distance"]
+    force, distance = path.outputs["contacts"].force, path.outputs["contacts"].distance
     slips = [force[..., k].abs() >= coefficient * force[..., 2] * (1.0 - 1e-9) for k in (0, 1)]
     return torch.stack([force[..., 2] > 0.0, distance < 0.0, *slips])
 
 
-def walk(sim, given):
+def walk(sim, inputs):
     """A rollout from named inputs: q, v, controls, and parameters."""
-    params = {name: value for name, value in given.items() if name not in ("q", "v", "controls")}
-    return sim.rollout(sim.state(given["q"], given["v"]), given["controls"], params=params, contacts=True)
+    params = {name: value for name, value in inputs.items() if name not in ("q", "v", "controls")}
+    return sim.rollout(sim.state(inputs["q"], inputs["v"]), inputs["controls"], params=params, outputs=["contacts"])
 
 
 def loss(path):
     """Something that depends on all of the motion and on all forces."""
     weights = [random(*x.shape[1:], seed=k) for k, x in enumerate((path.q, path.v))]
-    force = path.outputs["force"].square().mean(0).sum()
+    force = path.outputs["contacts"].force.square().mean(0).sum()
     return (path.q[-1] * weights[0]).sum() + 0.1 * (path.v * weights[1]).sum() + 1e-3 * force
 
 
-def gradients(sim, given):
-    leaves = {name: value.clone().requires_grad_() for name, value in given.items()}
+def gradients(sim, inputs):
+    leaves = {name: value.clone().requires_grad_() for name, value in inputs.items()}
     found = torch.autograd.grad(loss(walk(sim, leaves)), list(leaves.values()))
     return dict(zip(leaves, found, strict=True))
 
@@ -63,19 +63,19 @@ PARAMETERS = (
 
 
 @functools.cache
-def landing(**law):
+def landing(**contact):
     """A Go2 that is pressed into the ground a little and told to lean: feet leave it, land again, slip and stick."""
     model = servant("go2", 100.0, 4.0)
-    sim = simulator(model, 1e-3, FEET["go2"], **law)
+    sim = simulator(model, 1e-3, FEET["go2"], **contact)
     home = tensor(*model.keyframe("home").q)
     start = sim.rollout(sim.state(home), home[7:].expand(500, -1)).last
     own = sim.model.parameters(dtype=torch.float64)
-    given = {"q": start.q, "v": start.v, "controls": (home[7:] + 0.05 * random(12)).expand(240, -1)}
-    given |= {name: own[name] for name in PARAMETERS}
-    given["q"][2] -= 2e-4
-    given["geometry_friction"][:, 0] = torch.linspace(0.7, 0.9, len(sim.model.geometries), dtype=torch.float64)
-    given["geometry_friction"][sim.model.geometry_index("ground"), 0] = 0.6
-    return sim, given
+    inputs = {"q": start.q, "v": start.v, "controls": (home[7:] + 0.05 * random(12)).expand(240, -1)}
+    inputs |= {name: own[name] for name in PARAMETERS}
+    inputs["q"][2] -= 2e-4
+    inputs["geometry_friction"][:, 0] = torch.linspace(0.7, 0.9, len(sim.model.geometries), dtype=torch.float64)
+    inputs["geometry_friction"][sim.model.geometry_index("ground"), 0] = 0.6
+    return sim, inputs
 
 
 @functools.cache
@@ -84,8 +84,8 @@ def landed():
 
 
 def test_the_landing_has_contacts_of_every_mode():
-    sim, given = landing()
-    found = modes(sim, walk(sim, given), given["geometry_friction"])
+    sim, inputs = landing()
+    found = modes(sim, walk(sim, inputs), inputs["geometry_friction"])
     assert found.shape[1] == 240
     for mode in found:
         assert 10 < mode.sum() < mode.numel() - 10
@@ -93,12 +93,12 @@ def test_the_landing_has_contacts_of_every_mode():
 
 @pytest.mark.parametrize("name", ["q", "v", "controls", *PARAMETERS])
 def test_the_gradient_of_a_landing(name):
-    sim, given = landing()
-    direction = random(*given[name].shape, seed=1)
+    sim, inputs = landing()
+    direction = random(*inputs[name].shape, seed=1)
     step = 1e-7 if name in ("q", "geometry_size") else 1e-6
     values, held = [], []
     for side in (0.0, step, -step):
-        moved = {**given, name: given[name] + side * direction}
+        moved = {**inputs, name: inputs[name] + side * direction}
         path = walk(sim, moved)
         values.append(loss(path))
         held.append(modes(sim, path, moved["geometry_friction"]))
@@ -119,10 +119,15 @@ def test_gradients_do_not_depend_on_which_states_are_kept():
         ]
         friction = frictions(sim, 0.3)["geometry_friction"][0].requires_grad_()
         path = sim.rollout(
-            sim.state(*start), nothing(200), params={"geometry_friction": friction}, contacts=True, every=every
+            sim.state(*start), nothing(200), params={"geometry_friction": friction}, outputs=["contacts"], every=every
         )
         assert len(path.q) == -(-200 // every) + 1
-        total = path.q[-1].square().sum() + path.v[-1].sum() + path.v[0].sum() + path.outputs["force"].square().sum()
+        total = (
+            path.q[-1].square().sum()
+            + path.v[-1].sum()
+            + path.v[0].sum()
+            + path.outputs["contacts"].force.square().sum()
+        )
         found.append(torch.autograd.grad(total, [*start, friction]))
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
@@ -147,9 +152,9 @@ def test_implicit_sweeps_where_there_are_many_rows():
         sim = simulator(model, 2e-3, pairs, iterations=1000, adjoint=adjoint)
         assert 3 * len(sim.contact_names) >= DIRECT
         legs = (0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)
-        given = {"q": tensor(0.0, 0.0, 0.57, *UPRIGHT, *legs), "v": 0.1 * random(14), "controls": 0.5 * random(50, 8)}
-        given["geometry_friction"] = frictions(sim, 0.5)["geometry_friction"][0]
-        found.append(gradients(sim, given))
+        inputs = {"q": tensor(0.0, 0.0, 0.57, *UPRIGHT, *legs), "v": 0.1 * random(14), "controls": 0.5 * random(50, 8)}
+        inputs["geometry_friction"] = frictions(sim, 0.5)["geometry_friction"][0]
+        found.append(gradients(sim, inputs))
     for name, value in found[0].items():
         torch.testing.assert_close(found[1][name], value, rtol=0.0, atol=1e-9 * float(value.norm()))
 
@@ -176,7 +181,7 @@ def test_a_contact_that_is_not_made_does_not_rub_even_at_rest(adjoint):
     torch.testing.assert_close(jacobian, torch.eye(6, dtype=torch.float64), rtol=0.0, atol=1e-4)
 
 
-def test_step_of_a_joint_with_stops_friction_damping_and_spring():
+def test_step_of_a_joint_with_limits_friction_damping_and_spring():
     sim = simulator(hinge(lower=-0.5, upper=0.5, friction=(0.1,), damping=(0.2,), stiffness=(1.0,)), 1e-2)
 
     def step(q, v, control):
@@ -202,28 +207,28 @@ def on_the_ground():
     }
 
 
-@pytest.mark.parametrize("law", [{}, {"elliptic": True}, {"restitution": 0.5, "threshold": 0.05}, {"warm": True}])
-def test_step_of_a_ball_on_the_ground(law):
-    sim, given = simulator(adjoin.robots.load("ball"), 1e-2, **law), on_the_ground()
+@pytest.mark.parametrize("contact", [{}, {"elliptic": True}, {"restitution": 0.5, "threshold": 0.05}, {"warm": True}])
+def test_step_of_a_ball_on_the_ground(contact):
+    sim, named = simulator(adjoin.robots.load("ball"), 1e-2, **contact), on_the_ground()
 
     def step(q, v, *params):
-        after = sim.step(sim.state(q, v), params=dict(zip(list(given)[2:], params, strict=True)))
-        return after.q, after.v, after.impulses
+        after = sim.step(sim.state(q, v), params=dict(zip(list(named)[2:], params, strict=True)))
+        return after.q, after.v, *([after.memory["impulses"]] if contact.get("warm") else [])
 
-    inputs = [x.requires_grad_() for x in given.values()]
+    inputs = [x.requires_grad_() for x in named.values()]
     assert gradcheck(step, inputs)
-    if not law:
+    if not contact:
         assert gradgradcheck(step, inputs)
 
 
 def test_second_derivatives_of_a_rollout():
-    sim, given = simulator(adjoin.robots.load("ball"), 1e-2), on_the_ground()
+    sim, named = simulator(adjoin.robots.load("ball"), 1e-2), on_the_ground()
 
     def roll(q, v, friction):
-        path = sim.rollout(sim.state(q, v), nothing(5), params={"geometry_friction": friction}, contacts=True)
-        return path.q, path.v, path.outputs["force"]
+        path = sim.rollout(sim.state(q, v), nothing(5), params={"geometry_friction": friction}, outputs=["contacts"])
+        return path.q, path.v, path.outputs["contacts"].force
 
-    inputs = [given[name].requires_grad_() for name in ("q", "v", "geometry_friction")]
+    inputs = [named[name].requires_grad_() for name in ("q", "v", "geometry_friction")]
     assert gradcheck(roll, inputs)
     assert gradgradcheck(roll, inputs)
 
@@ -253,10 +258,10 @@ def test_rollout_of_a_tumbling_body():
 
 
 @functools.cache
-def leaning(limits=True, **law):
-    """Two Go2 that are told to fold up; the second has stops in the way, of which legs are pressed against several."""
+def leaning(limits=True, **contact):
+    """Two Go2 that are told to fold up; some legs of the second are pressed against joint limits."""
     model = servant("go2", 100.0, 4.0)
-    sim = adjoin.Simulator(model, 1e-3, adjoin.PGS(**law), pairs=FEET["go2"], limits=limits)
+    sim = adjoin.Simulator(model, 1e-3, adjoin.PGS(**contact), pairs=FEET["go2"], limits=limits)
     home = tensor(*model.keyframe("home").q)
     own = sim.model.parameters(dtype=torch.float64)
     thighs = [i for i, joint in enumerate(sim.model.joints) if "thigh" in joint.name]
@@ -264,31 +269,31 @@ def leaning(limits=True, **law):
     upper[1, thighs] = home[[sim.model.coordinates[i].q for i in thighs]] + 0.02
     target = home[7:].clone()
     target[[sim.model.coordinates[i].q - 7 for i in thighs]] += 0.2
-    given = {"q": home.repeat(2, 1), "v": 0.1 * random(18).repeat(2, 1), "controls": target.expand(120, 2, -1)}
-    given |= {"upper": upper, "mass": own["mass"], "damping": own["damping"]}
-    given["geometry_friction"] = frictions(sim, 0.8)["geometry_friction"][0]
-    return sim, given, thighs
+    inputs = {"q": home.repeat(2, 1), "v": 0.1 * random(18).repeat(2, 1), "controls": target.expand(120, 2, -1)}
+    inputs |= {"upper": upper, "mass": own["mass"], "damping": own["damping"]}
+    inputs["geometry_friction"] = frictions(sim, 0.8)["geometry_friction"][0]
+    return sim, inputs, thighs
 
 
-def test_stops_hold_while_feet_stand_and_count_only_where_they_are_reached():
-    sim, given, thighs = leaning()
-    path = walk(sim, given)
+def test_joint_limits_hold_while_feet_stand_and_count_only_where_they_are_reached():
+    sim, inputs, thighs = leaning()
+    path = walk(sim, inputs)
     places = [sim.model.coordinates[i].q for i in thighs]
-    past = path.q[:, 1, places] - given["upper"][1, thighs]
+    past = path.q[:, 1, places] - inputs["upper"][1, thighs]
     assert -1e-6 < past.max() < 1e-4
     assert past[-1].max() > -1e-6
-    assert (path.outputs["force"][-1, 1, :, 2] > 0.0).any()
+    assert (path.outputs["contacts"].force[-1, 1, :, 2] > 0.0).any()
     free, same, _ = leaning(limits=False)
     alone = walk(free, {name: value for name, value in same.items() if name != "upper"})
     assert torch.equal(path.q[:, 0], alone.q[:, 0])
     assert (path.q[-1, 1, places] - alone.q[-1, 1, places]).abs().max() > 0.01
 
 
-def test_unrolled_and_implicit_agree_at_stops():
+def test_unrolled_and_implicit_agree_at_joint_limits():
     found = []
     for adjoint in (UnrolledAdjoint(), ImplicitAdjoint()):
-        sim, given, _ = leaning(iterations=2000, adjoint=adjoint)  # with 200 they differ by 2e-2, with 2000 by 1e-8
-        found.append(gradients(sim, {**given, "controls": given["controls"][:40]}))
+        sim, inputs, _ = leaning(iterations=2000, adjoint=adjoint)  # with 200 they differ by 2e-2, with 2000 by 1e-8
+        found.append(gradients(sim, {**inputs, "controls": inputs["controls"][:40]}))
     unrolled, implicit = found
     assert unrolled["upper"][1].abs().max() > 1.0
     assert unrolled["upper"][0].abs().max() == 0.0

@@ -10,8 +10,8 @@ import torch
 from worlds import UPRIGHT, hopper, nothing, simulator, tensor
 
 import adjoin
-from adjoin.simulation.given import LIMITS
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE
+from adjoin.simulation.world import UNBOUNDED
 
 STEPS, BAD = 5, 7
 VALUES = (math.nan, math.inf, -math.inf, 1e11)
@@ -24,7 +24,7 @@ def world():
 
 
 @functools.cache
-def given(dtype, count):
+def rollout_inputs(dtype, count):
     """Inputs of a rollout of hoppers that land, every parameter for each of them."""
     sim = world()
     generator = torch.Generator().manual_seed(0)
@@ -50,16 +50,20 @@ def run(inputs, tracked=True):
     q, v, control, *params = leaves.values()
     params = dict(zip([*leaves][3:], params, strict=True))
     sim = world()
-    path = sim.rollout(sim.state(q, v), control, params=params, contacts=True)
+    path = sim.rollout(sim.state(q, v), control, params=params, outputs=["contacts"])
     gradients = {}
     if tracked:
-        total = path.q[-1].square().sum() + path.v.sum() + 1e-3 * path.outputs["force"].square().sum()
+        total = path.q[-1].square().sum() + path.v.sum() + 1e-3 * path.outputs["contacts"].force.square().sum()
         gradients = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
     return path, gradients
 
 
 def bits(path):
-    return [path.q, path.v, path.status, *path.outputs.values()]
+    return [path.q, path.v, *path.memory.values(), *path.outputs["contacts"]]
+
+
+def of_state(state):
+    return [state.q, state.v, *state.memory.values()]
 
 
 def assert_same(first, second):
@@ -69,23 +73,23 @@ def assert_same(first, second):
 
 @functools.cache
 def reference(dtype):
-    return run(given(dtype, SIZES[dtype]))
+    return run(rollout_inputs(dtype, SIZES[dtype]))
 
 
 @pytest.mark.parametrize("dtype", SIZES)
 def test_nothing_goes_wrong_without_a_bad_environment(dtype):
     path, gradients = reference(dtype)
     assert (path.status == FINE).all()
-    assert (path.outputs["force"][..., 2] > 0.0).any()
+    assert (path.outputs["contacts"].force[..., 2] > 0.0).any()
     assert all(gradient.isfinite().all() for gradient in gradients.values())
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
-    assert unused <= {*LIMITS, "frame_position", "frame_rotation"}
+    assert unused <= {*UNBOUNDED, "frame_position", "frame_rotation"}
 
 
 @pytest.mark.parametrize("dtype", SIZES)
-@pytest.mark.parametrize("name", [*given(torch.float64, 1)])
+@pytest.mark.parametrize("name", [*rollout_inputs(torch.float64, 1)])
 def test_one_bad_environment_is_flagged_and_the_others_keep_their_bits(name, dtype):
-    inputs, (path, gradients) = given(dtype, SIZES[dtype]), reference(dtype)
+    inputs, (path, gradients) = rollout_inputs(dtype, SIZES[dtype]), reference(dtype)
     others = [i for i in range(SIZES[dtype]) if i != BAD]
     for value in VALUES:
         spoilt = inputs[name].clone()
@@ -96,7 +100,7 @@ def test_one_bad_environment_is_flagged_and_the_others_keep_their_bits(name, dty
             assert torch.equal(environment(key, gradient, others), environment(key, gradients[key], others))
             assert environment(key, gradient, BAD).isfinite().all()
         status = found.status[:, BAD]
-        if math.isnan(value) or name in ("q", "v", "control") or (math.isinf(value) and name not in LIMITS):
+        if math.isnan(value) or name in ("q", "v", "control") or (math.isinf(value) and name not in UNBOUNDED):
             assert status[-1] in (NOT_FINITE, EXPLODED)
         if status[-1] != FINE:
             good = int((status == FINE).sum()) - 1
@@ -107,7 +111,7 @@ def test_one_bad_environment_is_flagged_and_the_others_keep_their_bits(name, dty
 
 
 def test_what_a_status_says():
-    inputs, (path, _) = given(torch.float64, 40), reference(torch.float64)
+    inputs, (path, _) = rollout_inputs(torch.float64, 40), reference(torch.float64)
     for value, status in ((math.nan, NOT_FINITE), (math.inf, NOT_FINITE), (1e11, EXPLODED), (-1e11, EXPLODED)):
         control = inputs["control"].clone()
         control[2:, BAD, 1] = value
@@ -119,7 +123,7 @@ def test_what_a_status_says():
 
 
 def test_gradients_of_shared_parameters_leave_out_a_bad_environment():
-    inputs, sim = given(torch.float64, 16), world()
+    inputs, sim = rollout_inputs(torch.float64, 16), world()
     v = inputs["v"].clone()
     v[BAD] = math.nan
     kept = [i for i in range(16) if i != BAD]
@@ -140,7 +144,7 @@ def test_gradients_of_shared_parameters_leave_out_a_bad_environment():
 
 @pytest.mark.parametrize("name", ["q", "v", "control", "mass", "armature", "geometry_size", "actuator_gain"])
 def test_a_bad_environment_in_a_step(name):
-    inputs, sim = given(torch.float64, 16), world()
+    inputs, sim = rollout_inputs(torch.float64, 16), world()
     params = ("mass", "armature", "geometry_size", "actuator_gain")
     inputs = {key: inputs[key] for key in ("q", "v", "control", *params)}
     others = [i for i in range(16) if i != BAD]
@@ -167,7 +171,7 @@ def test_a_bad_environment_in_a_step(name):
 
 @pytest.mark.parametrize("dtype", SIZES)
 def test_the_same_bits_wherever_in_whichever_batch(dtype):
-    inputs, (path, gradients) = given(dtype, SIZES[dtype]), reference(dtype)
+    inputs, (path, gradients) = rollout_inputs(dtype, SIZES[dtype]), reference(dtype)
     count = SIZES[dtype]
     for rows in ([0], [count - 1], [3, 1, 2], list(range(count // 2 - 1)), list(reversed(range(count)))):
         index = torch.tensor(rows)
@@ -178,7 +182,7 @@ def test_the_same_bits_wherever_in_whichever_batch(dtype):
 
 @pytest.mark.parametrize("dtype", SIZES)
 def test_the_same_bits_with_other_threads_and_without_gradients(dtype):
-    inputs, (path, gradients) = given(dtype, SIZES[dtype]), reference(dtype)
+    inputs, (path, gradients) = rollout_inputs(dtype, SIZES[dtype]), reference(dtype)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -193,20 +197,21 @@ def test_the_same_bits_with_other_threads_and_without_gradients(dtype):
 def test_the_same_bits_in_one_launch_in_pieces_and_step_by_step():
     sim = simulator(adjoin.robots.load("ball"), 1e-3, restitution=0.5, warm=True)
     start = sim.state(tensor(0.0, 0.0, 0.12, *UPRIGHT), tensor(1.0, 0.0, 0.0, 0.0, 3.0, 0.0))
-    whole = sim.rollout(start, nothing(250), contacts=True)
+    whole = sim.rollout(start, nothing(250), outputs=["contacts"])
     with redirect_stderr(io.StringIO()):
-        pieces = sim.rollout(start, nothing(250), contacts=True, progress=True)
-        sparse = sim.rollout(start, nothing(250), contacts=True, progress=True, every=7)
+        pieces = sim.rollout(start, nothing(250), outputs=["contacts"], progress=True)
+        sparse = sim.rollout(start, nothing(250), outputs=["contacts"], progress=True, every=7)
     assert_same(bits(whole), bits(pieces))
-    assert_same(whole.outputs.values(), sparse.outputs.values())
+    assert_same(whole.outputs["contacts"], sparse.outputs["contacts"])
     kept = [*range(0, 250, 7), 250]
-    assert_same([whole.q[kept], whole.v[kept], whole.impulses[kept]], [sparse.q, sparse.v, sparse.impulses])
+    assert_same([x[kept] for x in of_state(whole)], of_state(sparse))
     state = start
     for k in range(250):
         touching = sim.contacts(state)
-        assert torch.equal(touching.force, whole.outputs["force"][k])
+        assert torch.equal(touching.force, whole.outputs["contacts"].force[k])
         state = sim.step(state)
-    assert_same(state, whole.last)
+    assert state.memory.keys() == {"status", "impulses"}
+    assert_same(of_state(state), of_state(whole.last))
 
 
 def test_reset_begins_some_environments_anew():
@@ -215,13 +220,13 @@ def test_reset_begins_some_environments_anew():
     q[1, 0] = math.nan
     state = sim.rollout(sim.state(q), nothing(10)).last
     assert state.status.tolist() == [FINE, NOT_FINITE, FINE, FINE]
-    assert (state.impulses[[0, 2, 3], 0] > 0.0).all()
+    assert (state.memory["impulses"][[0, 2, 3], 0] > 0.0).all()
     mask = state.status != FINE
     mask[3] = True
     anew = sim.reset(state, mask)
     assert anew.status.tolist() == [FINE] * 4
     neutral = sim.state(batch=4, dtype=torch.float64)
-    for old, new, base in zip(state, anew, neutral, strict=True):
+    for old, new, base in zip(*map(of_state, (state, anew, neutral)), strict=True):
         assert torch.equal(new[[1, 3]], base[[1, 3]])
         assert torch.equal(new[[0, 2]], old[[0, 2]])
     elsewhere = sim.reset(state, mask, sim.state(tensor(1.0, 2.0, 3.0, *UPRIGHT)))

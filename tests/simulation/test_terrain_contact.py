@@ -32,14 +32,14 @@ def resting(sim, x, y, height, batch=()):
 
 
 def roll(sim, state, steps, **options):
-    return sim.rollout(state, state.q.new_zeros(steps, *state.status.shape, 0), **options)
+    return sim.rollout(state, state.q.new_zeros(steps, *state.batch, 0), **options)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_ball_rests_on_level_terrain(device):
     sim = ball_on(Heightfield(torch.full((4, 4), 0.3), 1.0))
     state = resting(sim, 0.2, -0.3, 0.3 + 0.05)
-    state = type(state)(*[tensor.to(device) for tensor in state])
+    state = state.to(device)
     end = roll(sim, state, 600).last
     assert abs(float(end.q[2]) - 0.3 - radius(sim)) < 1e-4
     assert float(sim.contacts(end).force[0, 2]) == pytest.approx(sim.model.mass * 9.81, rel=1e-3)
@@ -110,7 +110,7 @@ def test_legs_stand_on_rough_ground():
     stand = sim.rollout(
         sim.state(q),
         pose.expand(1500, 12),
-        controller=lambda q, v, target: 40.0 * (target - q[7:]) - 2.0 * v[6:],
+        controller=lambda q, v, control: 40.0 * (control - q[7:]) - 2.0 * v[6:],
     )
     assert not stand.status.any()
     force = sim.contacts(stand.last, 40.0 * (pose - stand.q[-1, 7:]) - 2.0 * stand.v[-1, 6:]).force
@@ -122,7 +122,7 @@ def test_shapes_that_cannot_stand_are_named():
     with pytest.raises(InputError, match="is a cylinder; on terrain stand: sphere, capsule, box"):
         Simulator(model, pairs=[("FR_hip", "ground")], terrain=slope(0.1))
     sim = Simulator(adjoin.robots.load("ball"))
-    with pytest.raises(InputError, match="stands on no terrain"):
+    with pytest.raises(InputError, match="'terrain' is not a parameter of this simulator"):
         sim.step(sim.state(), params={"terrain": torch.zeros(3, 3)})
     with pytest.raises(InputError, match=r"heights must be finite and of shape \(rows, columns\)"):
         Heightfield(torch.zeros(5))

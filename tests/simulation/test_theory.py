@@ -190,11 +190,11 @@ def test_a_standing_laikagos_contact_forces_sum_to_its_weight():
     sim = simulator(model, 1e-3, FEET["laikago"])
     home = model.keyframe("home")
     q = tensor(*home.q)
-    path = sim.rollout(sim.state(q), q[7:].expand(2000, 12), contacts=True)
-    force = path.outputs["force"].sum(-2)
+    path = sim.rollout(sim.state(q), q[7:].expand(2000, 12), outputs=["contacts"])
+    force = path.outputs["contacts"].force.sum(-2)
     torch.testing.assert_close(force[-1], tensor(0.0, 0.0, weight(model)), rtol=0.0, atol=1e-3 * weight(model))
     assert path.v[-1].abs().max() < 1e-3
-    assert (path.outputs["distance"][-1].abs() < 1e-4).all()
+    assert (path.outputs["contacts"].distance[-1].abs() < 1e-4).all()
 
 
 def test_a_stack_of_five_boxes_stands_for_ten_seconds():
@@ -215,11 +215,11 @@ def test_what_begins_inside_the_ground_comes_out_and_does_not_jump():
     half = model.geometries[0].size[2]
     path = sim.rollout(sim.state(tensor(0.0, 0.0, half - 0.01, *UPRIGHT)), nothing(1000))
     # It leaves the ground with the greatest speed of recovery at most, and rises by v²/2g with it.
-    assert path.q[:, 2].max() < half + sim.physics.contact.recovery**2 / (2.0 * G) + 1e-5
+    assert path.q[:, 2].max() < half + sim.world.contact.recovery**2 / (2.0 * G) + 1e-5
     torch.testing.assert_close(path.q[-1, 2], tensor(half)[0], rtol=0.0, atol=1e-4)
 
 
-def test_stops_hold():
+def test_joint_limits_hold():
     model = hinge(lower=-0.5, upper=0.5)
     sim = simulator(model, 1e-3)
     pushes = tensor(3.0, -3.0)
@@ -228,7 +228,7 @@ def test_stops_hold():
     torch.testing.assert_close(path.q[-1, :, 0], tensor(0.5, -0.5), rtol=0.0, atol=1e-6)
 
 
-def test_dry_friction_of_a_joint_holds_up_to_its_limit():
+def test_joint_friction_holds_up_to_its_limit():
     dt, moment, friction = 1e-3, 0.5, 2.0
     sim = simulator(hinge(moment, friction=(friction,)), dt)
     pushes = tensor(0.5, 0.999, -0.999, 1.001, -1.5) * friction
@@ -292,9 +292,9 @@ def test_stiff_servos_are_stable_at_a_coarse_step():
 def test_actuators_saturate_at_their_limits():
     moment, limit = 0.5, 2.0
     sim = simulator(hinge(moment, force_range=(-limit, 0.5 * limit)), 1e-3)
-    given = tensor(0.3, 1.7, 90.0, -1.7, -90.0)
-    last = sim.rollout(sim.state(batch=5, dtype=torch.float64), given[:, None].expand(100, 5, 1)).last
-    expected = given.clamp(-limit, 0.5 * limit) / moment * 0.1
+    torque = tensor(0.3, 1.7, 90.0, -1.7, -90.0)
+    last = sim.rollout(sim.state(batch=5, dtype=torch.float64), torque[:, None].expand(100, 5, 1)).last
+    expected = torque.clamp(-limit, 0.5 * limit) / moment * 0.1
     torch.testing.assert_close(last.v[:, 0], expected, rtol=1e-12, atol=0.0)
 
 

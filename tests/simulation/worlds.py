@@ -35,9 +35,14 @@ def servos(model, kp, kd):
     return replace(model, actuators=tuple(drives))
 
 
-def simulator(model, dt, pairs=None, ground=None, constraints=(), **law):
+def simulator(model, dt, pairs=None, ground=None, constraints=(), **contact):
     """With projected Gauss-Seidel of these constants."""
-    return Simulator(model, dt, PGS(**law), pairs=pairs, ground=ground, constraints=constraints)
+    return Simulator(model, dt, PGS(**contact), pairs=pairs, ground=ground, constraints=constraints)
+
+
+def traced_step(sim):
+    """A step of the simulator without controls, as a traced function of q and v."""
+    return lambda q, v: sim.world.step(sim.world.plant(), {"q": q, "v": v, "status": 0.0})[0]
 
 
 def frictions(sim, *coefficients):

@@ -204,8 +204,8 @@ def test_the_outputs_of_a_rollout_can_be_recorded_for_many_robots(tmp_path):
     sim = adjoin.Simulator(model, dt=5e-3)
     start = model.neutral((6,))
     start[:, 2] = 0.2
-    path = sim.rollout(sim.state(start), torch.zeros(40, 6, 0), contacts=True)
-    file = record(model, path.q, 5e-3, tmp_path / "balls.html", contacts=path.outputs, title="<six>")
+    path = sim.rollout(sim.state(start), torch.zeros(40, 6, 0), outputs=["contacts"])
+    file = record(model, path.q, 5e-3, tmp_path / "balls.html", contacts=path.outputs["contacts"], title="<six>")
     page = file.read_text()
     assert "<title>&lt;six&gt;</title>" in page
     assert "window.__VISER_EMBED_DATA__" in page
@@ -225,11 +225,11 @@ def test_the_page_about_the_viewer_runs(monkeypatch, tmp_path, capsys):
 def test_motions_are_thinned_and_forces_with_them():
     model = adjoin.robots.load("two_link")
     q = torch.arange(101.0)[:, None].expand(101, 2)
-    given = {
+    contacts = {
         "position": torch.zeros(100, 1, 1, 3),
         "force": torch.arange(100.0)[:, None, None, None].expand(100, 1, 1, 3),
     }
-    found = motion("play", model, q, 0.01, given, rate=20.0)
+    found = motion("play", model, q, 0.01, contacts, rate=20.0)
     assert found.period == pytest.approx(0.05)
     assert found.q[:, 0, 0].tolist() == list(range(0, 101, 5))
     assert found.forces.force[:, 0, 0, 0].tolist() == [*range(0, 100, 5), 99]
@@ -246,7 +246,10 @@ def test_motions_are_thinned_and_forces_with_them():
             r"Viewer.play: q .* \(steps, environments, 2\) .* got \(2,\)",
         ),
         (lambda viewer: viewer.play(torch.zeros(4, 2), 0.0), "Viewer.play: dt must be a positive number"),
-        (lambda viewer: viewer.play(torch.zeros(4, 2), 0.1, {"cost": 1}), "contacts must be .* a mapping of cost"),
+        (
+            lambda viewer: viewer.play(torch.zeros(4, 2), 0.1, {"cost": 1}),
+            "output 'contacts' of a rollout; got a mapping of cost",
+        ),
         (lambda viewer: Viewer("go2"), "Viewer: the model must be an adjoin.Model, got a str"),
         (lambda viewer: Viewer(viewer.model, 0), "Viewer: environments must be a whole number of at least 1, got 0"),
         (

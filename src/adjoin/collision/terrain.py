@@ -56,7 +56,7 @@ class Heightfield:
     Args:
         heights: (rows, columns), m; rows lie along y, columns along x.
         spacing: between columns and between rows, m.
-        origin: x, y of the first node, and what is added to all heights; by default the terrain is centerd.
+        origin: x, y of the first node, and what is added to all heights; by default the terrain is centered.
     """
 
     def __init__(
@@ -76,8 +76,15 @@ class Heightfield:
             raise InputError(f"Heightfield: spacing must be positive, got {spacing!r}")
         rows, columns = self.heights.shape
         self.shape = (rows, columns)
-        centerd = (-0.5 * self.spacing[0] * (columns - 1), -0.5 * self.spacing[1] * (rows - 1), 0.0)
-        self.origin = centerd if origin is None else origin
+        centered = (-0.5 * self.spacing[0] * (columns - 1), -0.5 * self.spacing[1] * (rows - 1), 0.0)
+        self.origin = centered if origin is None else origin
+        self._copy = self.heights
+
+    def heights_like(self, like: torch.Tensor) -> torch.Tensor:
+        """Return the heights in the dtype and on the device of a tensor; the last copy is kept."""
+        if self._copy.dtype != like.dtype or self._copy.device != like.device:
+            self._copy = self.heights.to(like)
+        return self._copy
 
     def at(self, place: Vector3, look_up: LookUp) -> Terrain:
         """The terrain with the ground's frame at a place, over scalars."""

@@ -14,14 +14,14 @@ the ground feels the ground as though it were there already, in proportion to ho
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adjoin.constraints.linearized import Linearized
+from adjoin.constraints.linearized import LinearizedStep
 from adjoin.constraints.system import System
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, exp, implicit, maximum
 
-MOST = 80  # rows that `ImplicitAdjoint` takes: its linear system has as many entries as their square
+MAX_ROWS = 80  # rows that `ImplicitAdjoint` takes: its linear system has as many entries as their square
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class UnrolledAdjoint:
         return maximum(trial, 0.0)
 
     def attach(
-        self, system: System, change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
+        self, system: System, change: list[Scalar], impulses: list[Scalar], free_residual: Callable[..., list[Scalar]]
     ) -> tuple[list[Scalar], list[Scalar]]:
         """The change of velocity and the impulses, with the derivatives that they should have.
 
@@ -41,7 +41,7 @@ class UnrolledAdjoint:
         """
 
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
-            return unbalanced(system, missing(dv), impulses)
+            return unbalanced(system, free_residual(dv), impulses)
 
         return implicit(change, residual, lambda b: system.factor.solve(b)), impulses
 
@@ -81,7 +81,7 @@ class ImplicitAdjoint(UnrolledAdjoint):
     sweeps: int = 50
 
     def attach(
-        self, system: System, change: list[Scalar], impulses: list[Scalar], missing: Callable[..., list[Scalar]]
+        self, system: System, change: list[Scalar], impulses: list[Scalar], free_residual: Callable[..., list[Scalar]]
     ) -> tuple[list[Scalar], list[Scalar]]:
         """The change of velocity and the impulses, with the derivatives that they should have: see `linearized`."""
         rows, nv = system.rows, len(change)
@@ -93,7 +93,7 @@ class ImplicitAdjoint(UnrolledAdjoint):
                 for x, gain, row, offset, soft in zip(p, gains, rows, system.offsets, system.softness, strict=True)
             ]
             found = []
-            for block, place in zip(system.blocks, system.places, strict=True):
+            for block, place in zip(system.blocks, system.first_rows, strict=True):
                 own = trials[place : place + len(block.rows)]
                 found += block.slopes(own) if slopes else [block.project(own)]
             return found
@@ -101,23 +101,23 @@ class ImplicitAdjoint(UnrolledAdjoint):
         def residual(x: Sequence[Scalar]) -> list[Scalar]:
             dv, p = x[:nv], x[nv:]
             allowed = [value for block in project(dv, p) for value in block]
-            return [*unbalanced(system, missing(dv), p), *[a - b for a, b in zip(p, allowed, strict=True)]]
+            return [*unbalanced(system, free_residual(dv), p), *[a - b for a, b in zip(p, allowed, strict=True)]]
 
-        near = Linearized(system, gains, project(change, impulses, slopes=True), self.sweeps)
-        if len(near.others) > MOST:
+        near = LinearizedStep(system, gains, project(change, impulses, slopes=True), self.sweeps)
+        if len(near.others) > MAX_ROWS:
             raise InputError(
-                f"ImplicitAdjoint: {len(near.others)} rows of constraints are too many for it, at most {MOST}; "
+                f"ImplicitAdjoint: {len(near.others)} rows of constraints are too many for it, at most {MAX_ROWS}; "
                 "choose fewer pairs of shapes, or UnrolledAdjoint()"
             )
         found = implicit([*change, *impulses], residual, near.solve, near.solve_transposed)
         return found[:nv], found[nv:]
 
 
-def unbalanced(system: System, missing: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
-    """missing - Jᵀ impulses: what is left of H dv = right + Jᵀ impulses."""
+def unbalanced(system: System, residual: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
+    """residual - Jᵀ impulses: what is left of H dv = rhs + Jᵀ impulses."""
     for row, impulse in zip(system.rows, impulses, strict=True):
-        missing = [x if is_zero(j) else x - j * impulse for x, j in zip(missing, row.jacobian, strict=True)]
-    return missing
+        residual = [x if is_zero(j) else x - j * impulse for x, j in zip(residual, row.jacobian, strict=True)]
+    return residual
 
 
 Adjoint = UnrolledAdjoint | AnticipatingAdjoint | ImplicitAdjoint

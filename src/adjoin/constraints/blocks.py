@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adjoin.constraints.contact_model import Law
+from adjoin.constraints.contact_model import ContactModel
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import maximum, minimum, select, sqrt
 
@@ -40,14 +40,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Equalities: the impulses may be anything."""
+class EqualityBlock:
+    """Equalities: their impulses are not bounded."""
 
     rows: tuple[Row, ...]
 
-    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+    def offsets(self, contact: ContactModel, dt: float) -> list[Scalar]:
         """u of each row, if the velocity did not change."""
-        return [row.speed + law.error_reduction / dt * row.gap for row in self.rows]
+        return [row.speed + contact.error_reduction / dt * row.gap for row in self.rows]
 
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
@@ -59,7 +59,7 @@ class Hold:
         return list(trial)
 
     def mode(self, impulses: Sequence[Scalar]) -> Scalar:
-        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        """Return 0 where it is inactive, 1 where it holds or sticks, 2 where it slips."""
         return 1.0
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
@@ -68,14 +68,14 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Push:
+class UnilateralBlock:
     """An inequality, u >= 0: the impulse only pushes. A contact without friction."""
 
     rows: tuple[Row, ...]
 
-    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+    def offsets(self, contact: ContactModel, dt: float) -> list[Scalar]:
         """u of each row, if the velocity did not change."""
-        return [self.rows[0].speed + law.approach(self.rows[0].gap, self.rows[0].speed, dt)]
+        return [self.rows[0].speed + contact.approach(self.rows[0].gap, self.rows[0].speed, dt)]
 
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
@@ -86,7 +86,7 @@ class Push:
         return [maximum(trial[0], 0.0)]
 
     def mode(self, impulses: Sequence[Scalar]) -> Scalar:
-        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        """Return 0 where it is inactive, 1 where it holds or sticks, 2 where it slips."""
         return one_if(impulses[0] > 0.0)
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
@@ -95,12 +95,12 @@ class Push:
 
 
 @dataclass(frozen=True)
-class Stop(Push):
-    """A joint's stop, which most steps do not reach."""
+class JointLimitBlock(UnilateralBlock):
+    """A joint limit, which most steps do not reach."""
 
 
 @dataclass(frozen=True)
-class Brake:
+class JointFrictionBlock:
     """Resistance up to a limit: dry friction of a joint.
 
     Attributes:
@@ -111,7 +111,7 @@ class Brake:
     rows: tuple[Row, ...]
     limit: Scalar
 
-    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+    def offsets(self, contact: ContactModel, dt: float) -> list[Scalar]:
         """u of each row, if the velocity did not change."""
         return [self.rows[0].speed]
 
@@ -124,7 +124,7 @@ class Brake:
         return [clamp(trial[0], self.limit)]
 
     def mode(self, impulses: Sequence[Scalar]) -> Scalar:
-        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        """Return 0 where it is inactive, 1 where it holds or sticks, 2 where it slips."""
         return select(abs(impulses[0]) < self.limit, 1.0, 2.0)
 
     def slopes(self, trial: Sequence[Scalar]) -> Rows:
@@ -133,7 +133,7 @@ class Brake:
 
 
 @dataclass(frozen=True)
-class Touch:
+class ContactBlock:
     """A contact with friction.
 
     Attributes:
@@ -146,10 +146,10 @@ class Touch:
     friction: tuple[Scalar, ...]
     elliptic: bool = False
 
-    def offsets(self, law: Law, dt: float) -> list[Scalar]:
+    def offsets(self, contact: ContactModel, dt: float) -> list[Scalar]:
         """u of each row, if the velocity did not change."""
         first, *others = self.rows
-        return [first.speed + law.approach(first.gap, first.speed, dt), *[row.speed for row in others]]
+        return [first.speed + contact.approach(first.gap, first.speed, dt), *[row.speed for row in others]]
 
     def sweep(self, impulses: list[Scalar], first: int, relax: Relax, push: Clip) -> None:
         """Relax the impulses from `first` on, in place; `push(i, x)` is x, or 0 if it is negative."""
@@ -183,7 +183,7 @@ class Touch:
         return sqrt(maximum(sum(((x / r) * (x / r) for x, r in zip(others, self.ratios, strict=True)), 0.0), TINY))
 
     def mode(self, impulses: Sequence[Scalar]) -> Scalar:
-        """0 where it does nothing, 1 where it holds, 2 where it slips."""
+        """Return 0 where it is inactive, 1 where it holds or sticks, 2 where it slips."""
         touching = impulses[0] > 0.0
         if self.elliptic:
             slips = self._length(impulses[1:]) >= (1.0 - ROUNDING) * self.friction[0] * impulses[0]
@@ -219,7 +219,7 @@ class Touch:
         return found
 
 
-Block = Hold | Push | Brake | Touch
+Block = EqualityBlock | UnilateralBlock | JointFrictionBlock | ContactBlock
 
 
 def gains(block: Block, own: Sequence[Sequence[Scalar]]) -> list[Scalar]:
@@ -234,7 +234,7 @@ def gains(block: Block, own: Sequence[Sequence[Scalar]]) -> list[Scalar]:
         own: its part of J H⁻¹ Jᵀ, with the softness on the diagonal.
     """
     alone = [1.0 / row[i] for i, row in enumerate(own)]
-    if not isinstance(block, Touch) or not block.elliptic:
+    if not isinstance(block, ContactBlock) or not block.elliptic:
         return alone
     scaled = [
         [abs(x) * a * b for x, b in zip(row[1:], block.ratios, strict=True)]

@@ -2,10 +2,10 @@
 
 A shape that overlaps another is pushed out like by a spring, whose force begins softly (a softplus of the overlap) and
 is greater on the way in than on the way out (Hunt and Crossley, Coefficient of restitution interpreted as damping in
-vibroimpact, 1975). Friction grows with the speed of slip up to Coulomb's bound. Stops of joints push in the same way,
-dry friction of joints is friction, and held frames hang on springs with dampers.
+vibroimpact, 1975). Friction grows with the speed of slip up to Coulomb's bound. Joint limits push in the same way,
+joint friction is friction, and equalities are springs with dampers.
 
-Stiff forces would ask for tiny steps if they were taken as they are when a step begins. They are taken as they are when
+Stiff forces would need tiny steps if they were taken as they are when a step begins. They are taken as they are when
 it ends, to first order: f - D J dv, D = -(∂f/∂u + dt ∂f/∂gap) >= 0, which adds dt Jᵀ D J to the inertia matrix. What
 touches only the world keeps the zeros of that matrix, and costs little; between two branches of the tree they fill in.
 """
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from adjoin.constraints.blocks import Block, Brake, Hold, Push, Row, Touch
-from adjoin.constraints.solver import Free, Settled
+from adjoin.constraints.blocks import Block, ContactBlock, EqualityBlock, JointFrictionBlock, Row, UnilateralBlock
+from adjoin.constraints.solver import ConstraintSolution, FreeMotion
 from adjoin.dynamics.linear import Factor, dot, is_zero
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import exp, implicit, log, minimum, select, sqrt
+from adjoin.trace import Expr, exp, implicit, log, minimum, select, sqrt
 
 STRAIGHT = 30.0  # beyond this x, log(1 + exp(x)) is x
 TINY = 1e-30  # keeps friction finite where its coefficient and its bound are 0
@@ -54,21 +54,29 @@ class Compliant:
             comes at a speed u bounces off at less than (u / dissipation²)^(1/3).
         depth: over which a contact begins, m. The force is felt at a distance of a few times as much.
         transition: speed of slip at which friction is at 0.7 of its bound, m/s.
-        lever: at which stops and friction of turning joints, and holds against turning, are as stiff as a contact, m.
+        lever: at which limits and friction of revolute joints, and equalities of angles, are as stiff as a contact, m.
     """
 
-    stiffness: float = 2500.0
-    dissipation: float = 5.0
-    depth: float = 1e-3
-    transition: float = 0.01
-    lever: float = 0.3
+    stiffness: Scalar = 2500.0
+    dissipation: Scalar = 5.0
+    depth: Scalar = 1e-3
+    transition: Scalar = 0.01
+    lever: Scalar = 0.3
 
     def __post_init__(self):
-        for name in ("stiffness", "depth", "transition", "lever"):
-            if not 0.0 < getattr(self, name) < float("inf"):
-                raise InputError(f"Compliant: {name} must be positive, got {getattr(self, name)!r}")
-        if not 0.0 <= self.dissipation < float("inf"):
-            raise InputError(f"Compliant: dissipation must not be negative, got {self.dissipation!r}")
+        for name in self.parameters:
+            value = getattr(self, name)
+            if isinstance(value, Expr):
+                continue
+            if name != "dissipation" and not 0.0 < value < float("inf"):
+                raise InputError(f"Compliant: {name} must be positive, got {value!r}")
+            if not 0.0 <= value < float("inf"):
+                raise InputError(f"Compliant: {name} must not be negative, got {value!r}")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the numbers that calls may pass as `params`."""
+        return ("stiffness", "dissipation", "depth", "transition", "lever")
 
     @property
     def warm(self) -> bool:
@@ -80,12 +88,12 @@ class Compliant:
         """Friction works against the slip, in all directions alike."""
         return True
 
-    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
+    def solve(self, free: FreeMotion, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> ConstraintSolution:
         """The step with its constraints; see `Solver`."""
         levers = [self.lever if row.turning else 1.0 for block in blocks for row in block.rows]
         scaled = [replace(block, rows=tuple(map(self._in_meters, block.rows))) for block in blocks]
         forces = [force for block in scaled for force in self._forces(block, free.mass, free.dt)]
-        matrix, right = [list(row) for row in free.inertia], list(free.right)
+        matrix, right = [list(row) for row in free.inertia], list(free.rhs)
         for jacobian, strength, damping in forces:
             places = [i for i, x in enumerate(jacobian) if not is_zero(x)]
             for i in places:
@@ -100,14 +108,14 @@ class Compliant:
             return [free.dt * (force.strength - force.damping * dot(force.jacobian, dv)) for force in forces]
 
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
-            rest = free.missing(dv)
+            rest = free.residual(dv)
             for impulse, force in zip(impulses(dv), forces, strict=True):
                 rest = [r if is_zero(x) else r - x * impulse for r, x in zip(rest, force.jacobian, strict=True)]
             return rest
 
         change = implicit(factor.solve(right), residual, factor.solve)
         found = [impulse * lever for impulse, lever in zip(impulses(change), levers, strict=True)]
-        return Settled(change, found, [self._mode(block) for block in scaled])
+        return ConstraintSolution(change, found, [self._mode(block) for block in scaled])
 
     def _in_meters(self, row: Row) -> Row:
         """A row about an angle as one about the way at the end of the lever."""
@@ -116,20 +124,20 @@ class Compliant:
         jacobian = [x if is_zero(x) else self.lever * x for x in row.jacobian]
         return Row(jacobian, self.lever * row.speed, self.lever * row.gap, turning=True)
 
-    def _forces(self, block: Block, mass: float, dt: float) -> list[Force]:
+    def _forces(self, block: Block, mass: Scalar, dt: float) -> list[Force]:
         first, *others = block.rows
         match block:
-            case Push():
+            case UnilateralBlock():
                 return [self._push(first, mass, dt)]
-            case Touch():
+            case ContactBlock():
                 normal = self._push(first, mass, dt)
                 return [normal, *self._friction(others, block.friction, normal.strength)]
-            case Brake():
+            case JointFrictionBlock():
                 return self._friction([first], [1.0], block.limit / (dt * (self.lever if first.turning else 1.0)))
-            case Hold():
+            case EqualityBlock():
                 return [self._hold(row, mass, dt) for row in block.rows]
 
-    def _push(self, row: Row, mass: float, dt: float) -> Force:
+    def _push(self, row: Row, mass: Scalar, dt: float) -> Force:
         """Of a spring that only pushes, at the gap that the present speed leads to."""
         stiffness = self.stiffness * mass
         x = (row.gap + dt * row.speed) * (-1.0 / self.depth)
@@ -157,7 +165,7 @@ class Compliant:
         parts = [c * row.speed for row, c in zip(rows, coefficients, strict=True)]
         return sum((x * x for x in parts), 0.0)
 
-    def _hold(self, row: Row, mass: float, dt: float) -> Force:
+    def _hold(self, row: Row, mass: Scalar, dt: float) -> Force:
         """Of a spring and a damper that would stop the whole robot without bouncing."""
         stiffness, damping = self.stiffness * mass, 2.0 * self.stiffness**0.5 * mass
         damping += dt * stiffness
@@ -166,13 +174,13 @@ class Compliant:
     def _mode(self, block: Block) -> Scalar:
         first, *others = block.rows
         match block:
-            case Push():
+            case UnilateralBlock():
                 return select(first.gap < 0.0, 1.0, 0.0)
-            case Touch():
+            case ContactBlock():
                 return select(first.gap < 0.0, self._slips(others, block.friction), 0.0)
-            case Brake():
+            case JointFrictionBlock():
                 return self._slips([first], [1.0])
-            case Hold():
+            case EqualityBlock():
                 return 1.0
 
     def _slips(self, rows: Sequence[Row], coefficients: Sequence[Scalar]) -> Scalar:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adjoin.constraints.blocks import Hold, Row
+from adjoin.constraints.blocks import EqualityBlock, Row
 from adjoin.dynamics.linear import dot
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
@@ -10,7 +10,7 @@ from adjoin.spatial.scalar import Scalar
 
 
 @dataclass(frozen=True)
-class JointCoupling:
+class JointEquality:
     """q of one joint follows that of another: q = multiplier q_other + offset, by impulses on both.
 
     A joint that mimics another (`Joint.mimic`) has no coordinate of its own and is exact. A coupling gives way as far
@@ -28,7 +28,7 @@ class JointCoupling:
     multiplier: float = 1.0
     offset: float = 0.0
 
-    def block(self, state: State) -> Hold:
+    def block(self, state: State) -> EqualityBlock:
         """Its constraint at a state."""
         model = state.robot.model
         jacobian: list[Scalar] = [0.0] * state.robot.nv
@@ -37,9 +37,9 @@ class JointCoupling:
             body = model.joint_index(name)
             joint, at = model.joints[body], model.coordinates[body]
             if joint.type.nv != 1:
-                raise InputError(f"JointCoupling: {name!r} is {joint.kind}; only joints with one axis are coupled")
+                raise InputError(f"JointEquality: {name!r} is {joint.kind}; only joints with one axis are coupled")
             jacobian[at.v] = jacobian[at.v] + share * at.multiplier
             places.append(share * state.coordinates(body)[0])
             turning = turning or joint.type.units[0] == "rad"
         gap = places[0] + places[1] - self.offset
-        return Hold((Row(jacobian, dot(jacobian, state.v), gap, turning),))
+        return EqualityBlock((Row(jacobian, dot(jacobian, state.v), gap, turning),))

@@ -1,13 +1,13 @@
 """The equations of a step near its solution, with the modes that were found: what the implicit function theorem needs.
 
-With the trial impulses t = p - g u, where u = J dv + offset + softness p, a step solves H dv - right - Jᵀ p = 0 and
+With the trial impulses t = p - g u, where u = J dv + offset + softness p, a step solves H dv - rhs - Jᵀ p = 0 and
 p - project(t) = 0. With P, the slopes of `project`, the derivative of this is
 
     [H      -Jᵀ]
     [P g J   G ],   G = 1 - P (1 - g softness).
 
-A joint's stop needs no unknown of its own: while it holds, it is a stiff spring, of 1 / softness, on the diagonal of H;
-where none holds, none of that is computed. Of the other rows, with dv eliminated, G + P g J H⁻¹ Jᵀ is left.
+A joint limit needs no unknown of its own: while it acts, it is a stiff spring, of 1 / softness, on the diagonal of H;
+where none acts, none of that is computed. Of the other rows, with dv eliminated, G + P g J H⁻¹ Jᵀ is left.
 """
 
 import functools
@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from adjoin.constraints.blocks import Rows, Stop
+from adjoin.constraints.blocks import JointLimitBlock, Rows
 from adjoin.constraints.system import System
 from adjoin.dynamics.linear import dot, eliminate, is_zero
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import inside, loop, when
+from adjoin.trace import inside, loop, maximum, when
 
 DIRECT = 24  # rows up to which a linear system is solved by elimination, whose code grows with their cube
 STIFFEST = 1e-12  # the least softness of a spring
 
 
 @dataclass(frozen=True)
-class Linearized:
+class LinearizedStep:
     """A step's equations near its solution.
 
     Attributes:
@@ -46,8 +46,8 @@ class Linearized:
     def springs(self) -> dict[int, int]:
         """The rows that are springs, and the coordinate of each, of which no two have the same."""
         found: dict[int, int] = {}
-        for block, place in zip(self.system.blocks, self.system.places, strict=True):
-            if isinstance(block, Stop):
+        for block, place in zip(self.system.blocks, self.system.first_rows, strict=True):
+            if isinstance(block, JointLimitBlock):
                 dof = next(i for i, x in enumerate(block.rows[0].jacobian) if not is_zero(x))
                 if dof not in found.values():
                     found[place] = dof
@@ -59,21 +59,23 @@ class Linearized:
         return [i for i in range(len(self.system.rows)) if i not in self.springs]
 
     @cached_property
-    def held(self) -> dict[int, Scalar]:
-        """Of each spring, 1 where it holds, else 0; the number 0 where that is known."""
+    def active_limits(self) -> dict[int, Scalar]:
+        """Of each spring, 1 where it acts, else 0; the number 0 where that is known."""
         return {i: self.slopes[i][0] for i in self.springs}
 
     @cached_property
     def stiffness(self) -> dict[int, Scalar]:
-        """Of each spring, 0 where it does not hold."""
-        return {i: held * (1.0 / max(self.system.softness[i], STIFFEST)) for i, held in self.held.items()}
+        """Of each spring, 0 where it does not act."""
+        return {
+            i: active * (1.0 / maximum(self.system.softness[i], STIFFEST)) for i, active in self.active_limits.items()
+        }
 
     @cached_property
     def rest(self) -> System:
         """The step with springs on the diagonal of H, and the other rows."""
-        pairs = zip(self.system.blocks, self.system.places, strict=True)
-        found = self.system.only([block for block, place in pairs if place not in self.springs])
-        if all(map(is_zero, self.held.values())):
+        pairs = zip(self.system.blocks, self.system.first_rows, strict=True)
+        found = self.system.with_blocks([block for block, place in pairs if place not in self.springs])
+        if all(map(is_zero, self.active_limits.values())):
             return found
         inertia = [list(row) for row in self.system.inertia]
         for i, dof in self.springs.items():
@@ -85,7 +87,7 @@ class Linearized:
     def own(self) -> list[list[tuple[int, Scalar]]]:
         """P of the other rows, of each its entries and their places among the others."""
         found: list[list[tuple[int, Scalar]]] = []
-        for block, place in zip(self.rest.blocks, self.rest.places, strict=True):
+        for block, place in zip(self.rest.blocks, self.rest.first_rows, strict=True):
             for i in self.others[place : place + len(block.rows)]:
                 found.append([(place + k, x) for k, x in enumerate(self.slopes[i]) if not is_zero(x)])
         return found
@@ -98,23 +100,23 @@ class Linearized:
             for k, slope in own:
                 gain = self.gains[self.others[k]]
                 row[k] = row[k] - slope * (1.0 - gain * self.rest.softness[k])
-                for j, x in enumerate(self.rest.matrix[k]):
+                for j, x in enumerate(self.rest.delassus[k]):
                     if not is_zero(x):
                         row[j] = row[j] + slope * gain * x
         return matrix
 
     def solve(self, b: Sequence[Scalar]) -> list[Scalar]:
         """The solution (x, y) of H x - Jᵀ y = f and P g J x + G y = g, where b is f, then g."""
-        return self._where_held(Linearized._solve, b)
+        return self._where_limits_act(LinearizedStep._solve, b)
 
     def solve_transposed(self, b: Sequence[Scalar]) -> list[Scalar]:
         """The solution (x, y) of H x + Jᵀ g Pᵀ y = f and Gᵀ y - J x = g, where b is f, then g."""
-        return self._where_held(Linearized._solve_transposed, b)
+        return self._where_limits_act(LinearizedStep._solve_transposed, b)
 
-    def _where_held(
-        self, solve: Callable[["Linearized", Sequence[Scalar]], list[Scalar]], b: Sequence[Scalar]
+    def _where_limits_act(
+        self, solve: Callable[["LinearizedStep", Sequence[Scalar]], list[Scalar]], b: Sequence[Scalar]
     ) -> list[Scalar]:
-        """A solution, with springs only where one holds."""
+        """A solution, with springs only where one acts."""
         if not self.springs:
             return solve(self, b)
         slopes = [[0.0] if i in self.springs else row for i, row in enumerate(self.slopes)]
@@ -125,23 +127,25 @@ class Linearized:
             slopes = [[inside(row[0])] if i in self.springs else row for i, row in enumerate(self.slopes)]
             return solve(replace(self, system=replace(self.system, inertia=inertia), slopes=slopes), b)
 
-        return when(functools.reduce(operator.or_, [x > 0.5 for x in self.held.values()]), again, loose)
+        return when(functools.reduce(operator.or_, [x > 0.5 for x in self.active_limits.values()]), again, loose)
 
     def _solve(self, b: Sequence[Scalar]) -> list[Scalar]:
         nv, rows = len(self.system.inertia), self.system.rows
         f, g = list(b[:nv]), list(b[nv:])
         pulled = list(f)
         for i, dof in self.springs.items():
-            pull = (1.0 - self.held[i]) + self.stiffness[i] / self.gains[i]
+            pull = (1.0 - self.active_limits[i]) + self.stiffness[i] / self.gains[i]
             pulled[dof] = pulled[dof] + rows[i].jacobian[dof] * g[i] * pull
         free = self.rest.factor.half_solve(pulled)
-        speeds = [dot(half, free) for half in self.rest.halves]
+        speeds = [dot(half, free) for half in self.rest.half_solved]
         right = []
         for i, own in zip(self.others, self.own, strict=True):
             right.append(g[i] - sum((slope * self.gains[self.others[k]] * speeds[k] for k, slope in own), 0.0))
         y = self._solve_rows(self.reduced(), right)
         x = self.rest.solve(pulled, y)
-        at_springs = {i: g[i] if is_zero(held) else self._left(i, x, f, y) for i, held in self.held.items()}
+        at_springs = {
+            i: g[i] if is_zero(active) else self._left(i, x, f, y) for i, active in self.active_limits.items()
+        }
         return [*x, *self._all(y, at_springs)]
 
     def _solve_transposed(self, b: Sequence[Scalar]) -> list[Scalar]:
@@ -149,10 +153,10 @@ class Linearized:
         f, g = list(b[:nv]), list(b[nv:])
         pulled = list(f)
         for i, dof in self.springs.items():
-            if not is_zero(self.held[i]):
+            if not is_zero(self.active_limits[i]):
                 pulled[dof] = pulled[dof] - rows[i].jacobian[dof] * g[i] * self.stiffness[i]
         free = self.rest.factor.half_solve(pulled)
-        right = [g[i] + dot(half, free) for i, half in zip(self.others, self.rest.halves, strict=True)]
+        right = [g[i] + dot(half, free) for i, half in zip(self.others, self.rest.half_solved, strict=True)]
         matrix = [list(column) for column in zip(*self.reduced(), strict=True)]
         y = self._solve_rows(matrix, right)
         z: list[Scalar] = [0.0] * len(y)
@@ -163,8 +167,8 @@ class Linearized:
         at_springs = {}
         for i, dof in self.springs.items():
             at_springs[i] = loose = g[i] + rows[i].jacobian[dof] * x[dof]
-            if not is_zero(self.held[i]):
-                at_springs[i] = loose - self.held[i] * (loose + self._left(i, x, f, z) / self.gains[i])
+            if not is_zero(self.active_limits[i]):
+                at_springs[i] = loose - self.active_limits[i] * (loose + self._left(i, x, f, z) / self.gains[i])
         return [*x, *self._all(y, at_springs)]
 
     def _left(self, i: int, x: Sequence[Scalar], f: Sequence[Scalar], y: Sequence[Scalar]) -> Scalar:

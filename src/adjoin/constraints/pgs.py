@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adjoin.constraints.adjoints import Adjoint, UnrolledAdjoint
-from adjoin.constraints.blocks import Block, Clip, Stop
-from adjoin.constraints.contact_model import Law
-from adjoin.constraints.solver import Free, Settled
+from adjoin.constraints.blocks import Block, Clip, JointLimitBlock
+from adjoin.constraints.contact_model import ContactModel
+from adjoin.constraints.solver import ConstraintSolution, FreeMotion
 from adjoin.constraints.system import System
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.errors import InputError
@@ -24,8 +24,10 @@ Carry = tuple[list[Scalar], list[Scalar]]
 
 
 @dataclass(frozen=True)
-class PGS(Law):
-    """Projected Gauss-Seidel on the impulses of contacts, stops, friction and equalities; it takes all that `Law` does.
+class PGS(ContactModel):
+    """Projected Gauss-Seidel on the impulses of contacts, joint limits, friction and equalities.
+
+    It takes all that `ContactModel` does.
 
     Attributes:
         iterations: sweeps over all constraints.
@@ -43,22 +45,22 @@ class PGS(Law):
         if not isinstance(self.iterations, int) or self.iterations < 1:
             raise InputError(f"PGS: iterations must be a whole number of at least 1, got {self.iterations!r}")
 
-    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
+    def solve(self, free: FreeMotion, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> ConstraintSolution:
         """The step with its constraints; see `Solver`."""
-        system = System(free.inertia, free.right, blocks, self, free.mass, free.dt)
-        change, impulses = self.solve(system, start)
-        change, impulses = self.adjoint.attach(system, change, impulses, free.missing)
+        system = System(free.inertia, free.rhs, blocks, self, free.mass, free.dt)
+        change, impulses = self.solve_system(system, start)
+        change, impulses = self.adjoint.attach(system, change, impulses, free.residual)
         modes = [
             block.mode(impulses[place : place + len(block.rows)])
-            for block, place in zip(blocks, system.places, strict=True)
+            for block, place in zip(blocks, system.first_rows, strict=True)
         ]
-        return Settled(change, impulses, modes)
+        return ConstraintSolution(change, impulses, modes)
 
-    def solve(self, system: System, start: Sequence[Scalar] | None) -> tuple[list[Scalar], list[Scalar]]:
+    def solve_system(self, system: System, start: Sequence[Scalar] | None) -> tuple[list[Scalar], list[Scalar]]:
         """The change of velocity and the impulses of all rows.
 
-        Joints seldom reach their stops: the system is solved without them, and where that would drive a joint through
-        its stop, once more with all of them.
+        Joints seldom reach their limits: the system is solved without them, and where that would drive a joint
+        through its limit, once more with all of them.
 
         Args:
             system: what to solve.
@@ -68,18 +70,22 @@ class PGS(Law):
         first: list[Scalar] = [0.0] * len(system.rows)
         if start is not None:
             first[: len(start)] = [share * impulse for impulse in start]
-        stops = [place for block, place in zip(system.blocks, system.places, strict=True) if isinstance(block, Stop)]
-        if not stops:
+        limits = [
+            place
+            for block, place in zip(system.blocks, system.first_rows, strict=True)
+            if isinstance(block, JointLimitBlock)
+        ]
+        if not limits:
             return self._solve(system, first)
-        some = system.only([block for block in system.blocks if not isinstance(block, Stop)])
-        others = [i for i in range(len(first)) if i not in stops]
+        some = system.with_blocks([block for block in system.blocks if not isinstance(block, JointLimitBlock)])
+        others = [i for i in range(len(first)) if i not in limits]
         change, found = self._solve(some, [first[i] for i in others])
         impulses = list(first)
         for i, impulse in zip(others, found, strict=True):
             impulses[i] = impulse
-        through = [system.offsets[i] + dot(system.rows[i].jacobian, change) < 0.0 for i in stops]
+        through = [system.offsets[i] + dot(system.rows[i].jacobian, change) < 0.0 for i in limits]
         hit = functools.reduce(operator.or_, through)
-        return when(hit, lambda _: self._solve(system.inside(stops), first), (change, impulses))
+        return when(hit, lambda _: self._solve(system.inside(limits), first), (change, impulses))
 
     def _solve(self, system: System, first: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
         """All sweeps, with J H⁻¹ Jᵀ or with the half-solved velocity, whichever takes fewer products."""
@@ -91,25 +97,27 @@ class PGS(Law):
             impulses = list(impulses)
 
             def relax(i: int) -> Scalar:
-                others = dot(system.matrix[i][:i], impulses[:i]) + dot(system.matrix[i][i + 1 :], impulses[i + 1 :])
+                others = dot(system.delassus[i][:i], impulses[:i]) + dot(system.delassus[i][i + 1 :], impulses[i + 1 :])
                 relaxed = -(system.bias[i] + others) * system.gain[i]
-                return relaxed if is_zero(system.kept[i]) else relaxed + system.kept[i] * impulses[i]
+                return relaxed if is_zero(system.retained[i]) else relaxed + system.retained[i] * impulses[i]
 
-            for block, place in zip(system.blocks, system.places, strict=True):
+            for block, place in zip(system.blocks, system.first_rows, strict=True):
                 block.sweep(impulses, place, relax, push)
             return impulses
 
-        def sweep_by_halves(_: object, carry: Carry) -> Carry:
+        def sweep_half_solved(_: object, carry: Carry) -> Carry:
             impulses, velocity = list(carry[0]), carry[1]
-            for block, place in zip(system.blocks, system.places, strict=True):
+            for block, place in zip(system.blocks, system.first_rows, strict=True):
                 changes = relaxed(system, block, place, impulses, velocity, push)
-                velocity = system.pushed(velocity, changes, place)
+                velocity = system.with_impulses(velocity, changes, place)
             return impulses, velocity
 
         if dense(system):
             impulses = loop(self.iterations, sweep, first) if first else first
-            return system.solve(system.right, impulses), impulses
-        impulses, velocity = loop(self.iterations, sweep_by_halves, (first, system.pushed(system.free, first)))
+            return system.solve(system.rhs, impulses), impulses
+        impulses, velocity = loop(
+            self.iterations, sweep_half_solved, (first, system.with_impulses(system.free_velocity, first))
+        )
         return system.factor.finish_half_solve(velocity), impulses
 
 
@@ -138,7 +146,7 @@ def relaxed(
         return [0.0 if new is old else new - old for new, old in pairs]
 
     def relax(i: int) -> Scalar:
-        u = speeds[i - place] + dot([system.entry(i, k) for k in range(place, end)], changes())
+        u = speeds[i - place] + dot([system.delassus_entry(i, k) for k in range(place, end)], changes())
         return impulses[i] - system.gain[i] * u
 
     block.sweep(impulses, place, relax, push)
@@ -147,4 +155,4 @@ def relaxed(
 
 def dense(system: System) -> bool:
     """Whether sweeps use J H⁻¹ Jᵀ, because a sweep then takes fewer products."""
-    return len(system.rows) ** 2 <= 2 * sum(not is_zero(x) for half in system.halves for x in half)
+    return len(system.rows) ** 2 <= 2 * sum(not is_zero(x) for half in system.half_solved for x in half)

@@ -1,4 +1,4 @@
-"""A state's constraints as blocks of rows: contacts, stops and dry friction of joints, frames held together.
+"""A state's constraints as blocks of rows: contacts, joint limits, joint friction, equalities.
 
 Contact is speculative: while two shapes are apart they may approach by what is left between them, so every slot has its
 row at all times, and no environment has more rows than another. Once they overlap, a share of the overlap is undone.
@@ -13,8 +13,16 @@ from adjoin.collision.pairs import Pair
 from adjoin.collision.point import Point
 from adjoin.collision.shape import Shape
 from adjoin.collision.terrain import OnTerrain, terrain_points
-from adjoin.constraints.blocks import Block, Brake, Hold, Push, Row, Stop, Touch
-from adjoin.constraints.joint_equality import JointCoupling
+from adjoin.constraints.blocks import (
+    Block,
+    ContactBlock,
+    EqualityBlock,
+    JointFrictionBlock,
+    JointLimitBlock,
+    Row,
+    UnilateralBlock,
+)
+from adjoin.constraints.joint_equality import JointEquality
 from adjoin.dynamics.frame_constraint import EvaluatedConstraint, FrameConstraint
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.dynamics.state import State
@@ -28,7 +36,7 @@ GROUND = "ground"
 """The name of the shape that a simulator adds, and that terrain stands in for."""
 
 
-Equality = FrameConstraint | JointCoupling
+Equality = FrameConstraint | JointEquality
 """What a simulator can hold."""
 
 
@@ -74,7 +82,7 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
             gaps = [point.distance - pair.margin, *[0.0] * (len(rows) - 1)]
             made = tuple(Row(row, dot(row, state.v), gap) for row, gap in zip(rows, gaps, strict=True))
             bounds = friction[: len(made) - 1]
-            block = Touch(made, bounds, elliptic) if bounds else Push(made)
+            block = ContactBlock(made, bounds, elliptic) if bounds else UnilateralBlock(made)
             found.append(Contact(pair, point, axes, block, number))
     return found
 
@@ -128,8 +136,8 @@ def basis(normal: Vector3) -> Matrix3:
     return normal, (1.0 + side * x * x * a, side * b, -(side * x)), (b, side + y * y * a, -y)
 
 
-def stops(state: State) -> list[Block]:
-    """The limits of joints: of each the stop that is nearer."""
+def joint_limits(state: State) -> list[Block]:
+    """The joint limits: of each joint the one that is nearer."""
     robot = state.robot
     lower, upper = robot.numbers("lower"), robot.numbers("upper")
     found = []
@@ -151,11 +159,11 @@ def stops(state: State) -> list[Block]:
         jacobian: list[Scalar] = [0.0] * robot.nv
         jacobian[at.v] = side * at.multiplier
         speed = jacobian[at.v] * state.v[at.v]
-        found.append(Stop((Row(jacobian, speed, gap, joint.type.units[0] == "rad"),)))
+        found.append(JointLimitBlock((Row(jacobian, speed, gap, joint.type.units[0] == "rad"),)))
     return found
 
 
-def brakes(state: State, dt: float) -> list[Block]:
+def joint_frictions(state: State, dt: float) -> list[Block]:
     """Dry friction of joints."""
     turning = {dof for body in state.robot.subspaces for dof, (angular, _) in body if not all(map(is_zero, angular))}
     found = []
@@ -163,18 +171,18 @@ def brakes(state: State, dt: float) -> list[Block]:
         if not is_zero(friction):
             jacobian = [1.0 if i == dof else 0.0 for i in range(state.robot.nv)]
             row = Row(jacobian, state.v[dof], turning=dof in turning)
-            found.append(Brake((row,), dt * friction))
+            found.append(JointFrictionBlock((row,), dt * friction))
     return found
 
 
-def holds(state: State, constraints: Sequence[Equality]) -> list[Block]:
-    """Frames that are held to the world or to one another, and joints that are coupled."""
+def equalities(state: State, constraints: Sequence[Equality]) -> list[Block]:
+    """Frames that are held to the world or to one another, and joints that follow one another."""
     found = []
     for constraint in constraints:
-        if isinstance(constraint, JointCoupling):
+        if isinstance(constraint, JointEquality):
             found.append(constraint.block(state))
             continue
         held = EvaluatedConstraint(state, constraint)
         parts = zip(held.rows, held.velocity(), held.error(), (False,) * 3 + (True,) * 3, strict=False)
-        found.append(Hold(tuple(Row(*part) for part in parts)))
+        found.append(EqualityBlock(tuple(Row(*part) for part in parts)))
     return found

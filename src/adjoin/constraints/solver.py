@@ -1,4 +1,4 @@
-"""What a step asks of a solver, whichever it is."""
+"""What a step asks of a constraint solver."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ from adjoin.spatial.scalar import Scalar
 
 
 @dataclass(frozen=True)
-class Free:
-    """A step without constraints: H dv = right.
+class FreeMotion:
+    """A step without constraints: H dv = rhs.
 
     Attributes:
         inertia: H, nv rows of nv scalars; structural zeros are the number 0.
-        right: impulses of everything but the constraints, nv scalars.
-        missing: gives H dv - right for any dv, in the way that is cheapest to differentiate.
-        mass: of the robot, kg.
-        dt: s.
+        rhs: The impulses of everything but the constraints, nv scalars.
+        residual: Computes H dv - rhs for any dv, in the way that is cheapest to differentiate.
+        mass: The mass of everything that moves, kg.
+        dt: The time step, s.
     """
 
     inertia: Rows
-    right: list[Scalar]
-    missing: Callable[[Sequence[Scalar]], list[Scalar]]
-    mass: float
+    rhs: list[Scalar]
+    residual: Callable[[Sequence[Scalar]], list[Scalar]]
+    mass: Scalar
     dt: float
 
 
-class Settled(NamedTuple):
-    """What constraints make of a step.
+class ConstraintSolution(NamedTuple):
+    """The outcome of a step with constraints.
 
     Attributes:
-        change: dv, nv scalars.
-        impulses: of all rows, in order.
-        modes: what each block does: 0 nothing, 1 it holds, 2 it slips.
+        change: The change of velocity dv, nv scalars.
+        impulses: The impulses of all rows, in order.
+        modes: What each block does: 0 inactive, 1 sticking or holding, 2 slipping.
     """
 
     change: list[Scalar]
@@ -43,11 +43,11 @@ class Settled(NamedTuple):
 
 
 class Solver(Protocol):
-    """A frozen object with the constants of a contact law and of how it is solved."""
+    """A frozen object: a contact model and the way it is solved."""
 
     @property
     def warm(self) -> bool:
-        """Whether a step begins with the impulses of the one before."""
+        """Whether a step starts from the contact impulses of the one before."""
         ...
 
     @property
@@ -55,12 +55,17 @@ class Solver(Protocol):
         """Whether friction is bounded by a cone instead of a pyramid."""
         ...
 
-    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> Settled:
-        """The step with its constraints.
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the numbers that calls may pass as `params`, each as `contact_<name>`."""
+        ...
+
+    def solve(self, free: FreeMotion, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> ConstraintSolution:
+        """Solve a step with its constraints.
 
         Args:
-            free: the step without them.
-            blocks: the constraints.
-            start: impulses of the step before, if they are kept.
+            free: The step without them.
+            blocks: The constraints.
+            start: The contact impulses of the step before, if they are kept.
         """
         ...

@@ -1,12 +1,12 @@
-"""The equations of one step: H dv = right + Jᵀ impulses, with rows of J that say what the velocity v + dv may be."""
+"""The equations of one step: H dv = rhs + Jᵀ impulses, with rows of J that say what the velocity v + dv may be."""
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from adjoin.constraints.blocks import Block, Brake, Row, Touch, gains
-from adjoin.constraints.contact_model import Law
+from adjoin.constraints.blocks import Block, ContactBlock, JointFrictionBlock, Row, gains
+from adjoin.constraints.contact_model import ContactModel
 from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import inside
@@ -18,18 +18,18 @@ class System:
 
     Attributes:
         inertia: H, of which the lower half is read.
-        right: impulses of everything but the constraints.
+        rhs: impulses of everything but the constraints.
         blocks: the constraints.
-        law: the constants of contact.
+        contact: the constants of contact.
         mass: of the robot, kg.
         dt: s.
     """
 
     inertia: Rows
-    right: Sequence[Scalar]
+    rhs: Sequence[Scalar]
     blocks: Sequence[Block]
-    law: Law
-    mass: float
+    contact: ContactModel
+    mass: Scalar
     dt: float
 
     @cached_property
@@ -37,7 +37,7 @@ class System:
         """Of H."""
         return Factor(self.inertia)
 
-    def only(self, blocks: Sequence[Block]) -> "System":
+    def with_blocks(self, blocks: Sequence[Block]) -> "System":
         """The same with fewer blocks."""
         other = replace(self, blocks=blocks)
         other.__dict__["factor"] = self.factor
@@ -48,7 +48,7 @@ class System:
         other, factor = replace(self), self.factor.mapped(inside)
         rows = enumerate(self.rows)
         other.__dict__["factor"] = factor
-        other.__dict__["halves"] = [
+        other.__dict__["half_solved"] = [
             (factor if i in places else self.factor).half_solve(row.jacobian) for i, row in rows
         ]
         return other
@@ -59,23 +59,23 @@ class System:
         return [row for block in self.blocks for row in block.rows]
 
     @cached_property
-    def places(self) -> list[int]:
+    def first_rows(self) -> list[int]:
         """Of the first row of each block."""
         return list(itertools.accumulate((len(block.rows) for block in self.blocks), initial=0))[:-1]
 
     @cached_property
     def offsets(self) -> list[Scalar]:
         """u of each row, if the velocity did not change."""
-        return [offset for block in self.blocks for offset in block.offsets(self.law, self.dt)]
+        return [offset for block in self.blocks for offset in block.offsets(self.contact, self.dt)]
 
     @cached_property
-    def softness(self) -> list[float]:
+    def softness(self) -> list[Scalar]:
         """Regularization: of each row, this times its impulse is added to u."""
-        soft = self.law.softness / self.mass
-        return [0.0 if isinstance(block, Brake) else soft for block in self.blocks for _ in block.rows]
+        soft = self.contact.softness / self.mass
+        return [0.0 if isinstance(block, JointFrictionBlock) else soft for block in self.blocks for _ in block.rows]
 
     @cached_property
-    def halves(self) -> list[list[Scalar]]:
+    def half_solved(self) -> list[list[Scalar]]:
         """What each row's impulse adds to the half-solved velocity: L⁻ᵀ Jᵀ over the roots of D, with H = Lᵀ D L.
 
         The product of two is an entry of J H⁻¹ Jᵀ. A row's half has numbers only for the joints on its way to the root.
@@ -83,24 +83,24 @@ class System:
         return [self.factor.half_solve(row.jacobian) for row in self.rows]
 
     @cached_property
-    def free(self) -> list[Scalar]:
+    def free_velocity(self) -> list[Scalar]:
         """The half-solved change of velocity without constraints."""
-        return self.factor.half_solve(self.right)
+        return self.factor.half_solve(self.rhs)
 
-    def entry(self, i: int, j: int) -> Scalar:
+    def delassus_entry(self, i: int, j: int) -> Scalar:
         """One number of J H⁻¹ Jᵀ."""
-        return dot(self.halves[max(i, j)], self.halves[min(i, j)])
+        return dot(self.half_solved[max(i, j)], self.half_solved[min(i, j)])
 
     @cached_property
-    def matrix(self) -> list[list[Scalar]]:
+    def delassus(self) -> list[list[Scalar]]:
         """J H⁻¹ Jᵀ, symmetric."""
         count = len(self.rows)
-        return [[self.entry(i, j) for j in range(count)] for i in range(count)]
+        return [[self.delassus_entry(i, j) for j in range(count)] for i in range(count)]
 
     @cached_property
     def bias(self) -> list[Scalar]:
         """What u of each row would be without constraints."""
-        return [self.speed(i, self.free) for i in range(len(self.rows))]
+        return [self.speed(i, self.free_velocity) for i in range(len(self.rows))]
 
     @cached_property
     def gain(self) -> list[Scalar]:
@@ -108,33 +108,33 @@ class System:
         found: list[Scalar] = []
         for block in self.blocks:
             places = range(len(found), len(found) + len(block.rows))
-            own = [[self.entry(i, k) + (self.softness[i] if i == k else 0.0) for k in places] for i in places]
+            own = [[self.delassus_entry(i, k) + (self.softness[i] if i == k else 0.0) for k in places] for i in places]
             found += gains(block, own)
         return found
 
     @cached_property
-    def kept(self) -> list[Scalar]:
+    def retained(self) -> list[Scalar]:
         """What is left of each impulse when it is relaxed: 0 where all of u is taken away."""
         found: list[Scalar] = [0.0] * len(self.rows)
         first = 0
         for block in self.blocks:
-            if isinstance(block, Touch) and block.elliptic:
+            if isinstance(block, ContactBlock) and block.elliptic:
                 for i in range(first + 1, first + len(block.rows)):
-                    found[i] = 1.0 - self.gain[i] * (self.entry(i, i) + self.softness[i])
+                    found[i] = 1.0 - self.gain[i] * (self.delassus_entry(i, i) + self.softness[i])
             first += len(block.rows)
         return found
 
     def speed(self, i: int, half: Sequence[Scalar]) -> Scalar:
         """J v of a row and its offset, at a half-solved velocity."""
-        return self.offsets[i] + dot(self.halves[i], half)
+        return self.offsets[i] + dot(self.half_solved[i], half)
 
-    def pushed(self, half: Sequence[Scalar], impulses: Sequence[Scalar], place: int = 0) -> list[Scalar]:
+    def with_impulses(self, half: Sequence[Scalar], impulses: Sequence[Scalar], place: int = 0) -> list[Scalar]:
         """A half-solved velocity with the impulses of all rows added, or of those from a place on."""
         total = list(half)
-        for impulse, own in zip(impulses, self.halves[place:], strict=False):
+        for impulse, own in zip(impulses, self.half_solved[place:], strict=False):
             total = [x if is_zero(h) else x + impulse * h for x, h in zip(total, own, strict=True)]
         return total
 
-    def solve(self, right: Sequence[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
-        """H⁻¹ (right + Jᵀ impulses)."""
-        return self.factor.finish_half_solve(self.pushed(self.factor.half_solve(right), impulses))
+    def solve(self, rhs: Sequence[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
+        """H⁻¹ (rhs + Jᵀ impulses)."""
+        return self.factor.finish_half_solve(self.with_impulses(self.factor.half_solve(rhs), impulses))

@@ -44,7 +44,7 @@ class Decision(Protocol):
         ...
 
     def inputs(self, numbers: torch.Tensor, sim: Simulator, steps: int) -> dict[str, Any]:
-        """What a rollout gets for numbers (batch, n): "state", "controls", "params" or "individual"."""
+        """What a rollout gets for numbers (batch, n): "state", "controls", "params" or "tensors"."""
         ...
 
 
@@ -121,7 +121,7 @@ class Numbers:
     Attributes:
         start: where they start, (n,).
         make: from the numbers (batch, n) to what a rollout gets, by torch operations: a dictionary with any of "state",
-            a `SimulatorState` of the batch; "controls", (steps, batch, ...); "params" and "individual", dictionaries
+            a `SimulatorState` of the batch; "controls", (steps, batch, ...); "params" and "tensors", dictionaries
             of tensors (batch, ...).
         limits: least and greatest, one number or (n,) each.
         spread: see `Controls`; by default half of the way between the limits, and 1 where there are none.

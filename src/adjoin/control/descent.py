@@ -186,7 +186,7 @@ class GaussNewton:
             raise InputError("GaussNewton: the objective must have residuals, and no cost, terminal or loss")
         rest, slopes = problem.jacobians(z)
         none = torch.zeros_like(z[:, 0])
-        loss = rest.square().sum(-1).nan_to_num(torch.inf)
+        loss = 0.5 * rest.square().sum(-1).nan_to_num(torch.inf)
         kept = {"rest": rest, "slopes": slopes.nan_to_num(0.0, 0.0, 0.0), "damping": none + self.damping}
         return {"z": z, "loss": loss, "poor": none, "failures": none, **kept}
 
@@ -203,7 +203,7 @@ class GaussNewton:
         longer = step[:, 1:2] * step.new_tensor(LONGER)[:, None]
         tried = problem.project(z[:, None] - torch.cat([step, longer], 1))
         found = problem.residuals(tried)
-        losses = found.square().sum(-1).nan_to_num(torch.inf)
+        losses = 0.5 * found.square().sum(-1).nan_to_num(torch.inf)
         lower, at = losses.min(1)
         better = lower < loss
         moved, there = (torch.where(better[:, None], _at(new, at), old) for new, old in ((tried, z), (found, rest)))

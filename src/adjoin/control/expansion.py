@@ -5,9 +5,7 @@ are like all others. Jacobians take one direction after the other in one graph: 
 computed once, and what is zero costs nothing. Second derivatives are forward over reverse.
 """
 
-import copy
 import functools
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,21 +25,15 @@ from adjoin.compiler.runtime.operator import call
 from adjoin.dynamics.linear import dot
 from adjoin.errors import InputError
 from adjoin.model import manifold
-from adjoin.simulation.given import part
+from adjoin.simulation.arguments import bind
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.rollout import Shapes, Values, flat
 from adjoin.simulation.simulator import Simulator
+from adjoin.simulation.world_rollout import part, plant_of
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach
 
 Rows = list[list[Scalar]]
-
-
-def accepted(function: Callable[..., Any], first: int) -> Callable[[str], bool]:
-    """Whether a function takes an argument of some name, after the first few."""
-    found = [*inspect.signature(function).parameters.values()]
-    names = {each.name for each in found[first:]}
-    return lambda name: name in names or any(each.kind == each.VAR_KEYWORD for each in found)
 
 
 class Expansion:
@@ -57,7 +49,7 @@ class Expansion:
     Attributes:
         size: of dx, 2 nv.
         width: of dx and the control together.
-        unlimited: the simulator, whose actuators take any control.
+        world: what is simulated, with actuators that take any control.
         straight: whether q moves by dt times the velocity at the end of a step, so that only the derivatives of that
             are needed.
     """
@@ -74,14 +66,13 @@ class Expansion:
         self.sim, self.model, self.cost, self.terminal, self.fixed = sim, model, cost, terminal, dict(fixed)
         self.size, self.width = 2 * model.nv, 2 * model.nv + model.nu
         additive = all(joint.type.additive for joint in model.joints)
-        self.straight = additive and isinstance(sim.physics.integrator, SemiImplicit)
-        self.states = {name: shape for name, shape in sim._carried().items() if name != "status"}
+        self.straight = additive and isinstance(sim.world.integrator, SemiImplicit)
+        self.states = {name: shape for name, shape in sim.world.carry.items() if name != "status"}
         self.timed = dict(timed or {})
         self.here = {**self.states, "control": (model.nu,), **self.timed, **self.fixed}
         # Controls are kept within their limits here, so that steps need not; at a limit they would have no derivative.
-        self.unlimited = copy.copy(sim)
         actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
-        self.unlimited.model = replace(model, actuators=tuple(actuators))
+        self.world = replace(sim.world, model=replace(model, actuators=tuple(actuators)))
         slots = [
             TensorSpec(name, shape.shape, table=True) if isinstance(shape, Table) else TensorSpec(name, shape)
             for name, shape in self.here.items()
@@ -120,18 +111,17 @@ class Expansion:
 
     def _stepped(self, change: Any, **values: Any) -> list[Scalar]:
         values = self._changed(values, change)
-        plant, sim = self.unlimited._plant(values), self.unlimited
-        stepped = sim.physics.integrator.advance(plant, list(values["q"]), list(values["v"]), values.get("impulses"))
+        plant, q, v = plant_of(self.world, values), list(values["q"]), list(values["v"])
+        result = self.world.integrator.advance(plant, q, v, values.get("impulses"))
         if self.straight:
-            return list(stepped.v)
-        return [*manifold.difference(self.model, detach(stepped.q), stepped.q), *stepped.v]
+            return list(result.v)
+        return [*manifold.difference(self.model, detach(result.q), result.q), *result.v]
 
     def _costs(self, function: Callable[..., Any], values: Values, controlled: bool) -> Any:
         """A cost, or residuals."""
-        given = [values[name] for name in ("q", "v", "control")[: 3 if controlled else 2]]
-        takes = accepted(function, len(given))
-        named = {**part(values, "constants"), **part(values, "individual"), **part(values, "streams")}
-        found = np.array(function(*given, **{name: x for name, x in named.items() if takes(name)}), dtype=object)
+        known = {name: values[name] for name in ("q", "v", "control")[: 3 if controlled else 2]}
+        label = "the running cost" if controlled else "the terminal cost"
+        found = np.array(bind(f"ILQR: {label}", function, known, part(values, "tensors")), dtype=object)
         if found.ndim > 1:
             raise InputError(f"ILQR: a cost gives one number or a row of residuals, not the shape {found.shape}")
         return found if found.ndim else found.item()
@@ -182,7 +172,7 @@ class Expansion:
             return rows
         nv = self.model.nv
         before = directions[:nv].expand(*rows.shape[:-2], nv, self.width)
-        return torch.cat([before + self.sim.physics.dt * rows, rows], -2)
+        return torch.cat([before + self.world.dt * rows, rows], -2)
 
     @functools.cached_property
     def _pushed(self) -> Kernel:

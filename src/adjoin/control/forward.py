@@ -16,6 +16,7 @@ from adjoin.control.riccati import Gains
 from adjoin.model import manifold
 from adjoin.simulation.rollout import Values
 from adjoin.simulation.state import FINE
+from adjoin.simulation.world_rollout import plant_of
 from adjoin.trace import scan, select
 
 ENDS = ("last_q", "last_v", "cost")
@@ -33,7 +34,7 @@ class Forward:
     def __init__(self, expansion: Expansion, bounds: Bounds):
         self.expansion, self.bounds = expansion, bounds
         nu, size = expansion.model.nu, expansion.size
-        states = expansion.sim._carried()
+        states = expansion.world.carry
         near = {f"near_{name}": states[name] for name in ("q", "v")}
         self._streams = {**near, "control": (nu,), "feed": (nu,), "gain": (nu, size), **expansion.timed}
         self._start, self._fixed = tuple(states), tuple(expansion.fixed)
@@ -85,7 +86,7 @@ class Forward:
             control = near["control"] + values["part"] * near["feed"] + near["gain"] @ away
             control = np.array(clamped(list(control), self.bounds), dtype=object)
             here = {**state, **fixed, "control": control, **{name: near[name] for name in expansion.timed}}
-            after, _ = expansion.unlimited._next(here)
+            after, _ = expansion.world.step(plant_of(expansion.world, here), state)
             after = {name: np.array(x, dtype=object) if name != "status" else x for name, x in after.items()}
             kept = {name: x for name, x in state.items() if name != "status"}
             return (after, total + expansion.value(here)), {**kept, "control": control}
@@ -94,4 +95,4 @@ class Forward:
         (last, total), path = scan(body, (start, 0.0), [values[name] for name in self._streams])
         total = total + expansion.value({**last, **fixed}, controlled=False)
         ends = {"last_q": last["q"], "last_v": last["v"]}
-        return {**path, **ends, "cost": select(last["status"] == FINE, total, math.inf)}
+        return {**path, **ends, "cost": select(last["status"] == float(FINE), total, math.inf)}

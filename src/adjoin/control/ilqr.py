@@ -4,7 +4,6 @@ Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the 
 and arranged here; `search` has the iterations.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -13,12 +12,13 @@ import numpy as np
 import torch
 
 from adjoin.compiler.runtime.function import Table
-from adjoin.control.expansion import Expansion, accepted
+from adjoin.control.expansion import Expansion
 from adjoin.control.search import Passes, Search
 from adjoin.errors import InputError
-from adjoin.simulation.given import Input, slot
+from adjoin.simulation.arguments import Argument, Tensors, arguments, check_taken
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
+from adjoin.simulation.world_rollout import input_name
 
 PROBLEMS = ("cost", "converged", "iterations")
 """Results that a problem has once, not for each step."""
@@ -55,11 +55,11 @@ class ILQR:
     """Finds controls that take a robot along a trajectory of least cost, for a batch of problems at once.
 
     Args:
-        sim: the simulator; contacts and stops included.
-        cost: running cost, a traced function `cost(q, v, control, **named)` of the state before each step and the
-            control of that step. It gives one number, whose Hessian is taken, or a row of residuals r: the cost is
+        sim: the simulator; contacts and joint limits included.
+        cost: running cost, a traced function that takes what it names: `q` and `v` before each step, its `control`,
+            and named tensors. It returns one number, whose Hessian is taken, or a row of residuals r: the cost is
             then half their squares, and its Hessian JᵀJ, which is never indefinite and often quicker.
-        terminal: terminal cost, a traced function `terminal(q, v, **named)` of the last state, likewise.
+        terminal: terminal cost, a traced function of `q` and `v` of the last state and of named tensors, likewise.
         limits: of the controls: whether those of the actuators hold, or a pair of lower and upper limits within
             them. Without limits actuators give whatever is asked of them.
         second_order: whether second derivatives of the steps count (differential dynamic programming); without them
@@ -97,9 +97,7 @@ class ILQR:
         controls: torch.Tensor,
         params: Mapping[str, torch.Tensor] | None = None,
         *,
-        constants: Mapping[str, torch.Tensor] | None = None,
-        individual: Mapping[str, torch.Tensor] | None = None,
-        streams: Mapping[str, torch.Tensor] | None = None,
+        tensors: Tensors | None = None,
         iterations: int = 100,
         tolerance: float | None = None,
         feedback: bool = True,
@@ -111,10 +109,9 @@ class ILQR:
             state: to begin with, any batch shape.
             controls: a first guess, (steps, ..., nu).
             params: parameters to take the place of the model's, one for the batch or one per problem.
-            constants: tensors that costs and the simulator's residual take by name, the same for all problems.
-            individual: tensors that they take by name, one per problem, (..., *shape): targets, for example.
-            streams: tensors that the running cost takes by name, one a step, (steps, ..., *shape): a motion to follow,
-                for example.
+            tensors: tensors that costs and the simulator's residual take by name. A plain tensor is the same for all
+                problems; `PerEnvironment` marks one per problem, (..., *shape), such as targets; the running cost
+                also takes `PerStep`, (steps, ...), such as a motion to follow.
             iterations: at most.
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
@@ -125,17 +122,15 @@ class ILQR:
         """
         _check_search(iterations, tolerance)
         self._check_shapes(state, controls)
-        self._check_named(constants, individual, streams)
-        batch, nu = tuple(state.status.shape), self.sim.model.nu
+        batch, nu = tuple(state.batch), self.sim.model.nu
         count = math.prod(batch)
-        fixed = {**self.sim._fixed(state, params), **_named("constants", constants, ())}
-        fixed |= _named("individual", individual, batch)
-        timed = _named("streams", streams, (len(controls), *batch))
-        _check_alike({"controls": controls, **{n: x for n, (_, x) in {**fixed, **timed}.items()}}, state.q)
+        fixed, timed = self._arguments(state, params, tensors, len(controls))
+        _check_alike({"controls": controls, **{n: x.tensor for n, x in {**fixed, **timed}.items()}}, state.q)
         shapes, each = ({name: given.shape for name, given in some.items()} for some in (fixed, timed))
         passes = self._passes(shapes, each, state.q.dtype)
-        begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in state._asdict().items()}
-        along = {name: x.detach().reshape(len(x), count, *shape).contiguous() for name, (shape, x) in timed.items()}
+        carry = {"q": state.q, "v": state.v, **state.memory}
+        begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in carry.items()}
+        along = {name: _per_step(x, batch) for name, x in timed.items()}
         lower, upper = (controls.new_tensor(side) for side in zip(*self.bounds, strict=True))
         guess = controls.detach().clamp(lower, upper).reshape(len(controls), count, nu)
         if tolerance is None:
@@ -158,9 +153,9 @@ class ILQR:
         """Raise if the states or the controls are not of this model."""
         if not isinstance(state, SimulatorState):
             raise InputError(f"ILQR: state must be one of Simulator.state, got a {type(state).__name__}")
-        batch, nu = tuple(state.status.shape), self.sim.model.nu
-        for name, shape in self.sim._carried().items():
-            own = tuple(getattr(state, name).shape)
+        batch, nu = tuple(state.batch), self.sim.model.nu
+        for name, shape in self.sim.world.carry.items():
+            own = tuple({"q": state.q, "v": state.v, **state.memory}.get(name, state.q.new_empty(0)).shape)
             if own != (*batch, *shape):
                 raise InputError(
                     f"ILQR: {name} of the state must have the shape {(*batch, *shape)}, got {own}; "
@@ -172,30 +167,17 @@ class ILQR:
             wanted = ", ".join(["steps", *map(str, batch), str(nu)])
             raise InputError(f"ILQR: controls must have the shape ({wanted}), got {tuple(controls.shape)}")
 
-    def _check_named(self, *given: Mapping[str, torch.Tensor] | None) -> None:
-        """Raise at what is given by name that no function takes, and at what one needs that is not given."""
-        constants, individual, streams = (dict(each or {}) for each in given)
-        functions = {
-            "the running cost": (self.cost, ("q", "v", "control"), {**constants, **individual, **streams}),
-            "the terminal cost": (self.terminal, ("q", "v"), {**constants, **individual}),
-            "the simulator's residual": (self.sim.residual, ("q", "v", "control"), {**constants, **individual}),
-        }
-        taken: set[str] = set()
-        for label, (function, first, named) in functions.items():
-            if function is None:
-                continue
-            own = [name for name in named if accepted(function, len(first))(name)]
-            taken.update(own)
-            try:
-                inspect.signature(function).bind(*first, **dict.fromkeys(own))
-            except TypeError as error:
-                raise InputError(f"ILQR: {label} cannot be called with {', '.join([*first, *own])}: {error}") from None
-        for kind, named in (("constants", constants), ("individual", individual), ("streams", streams)):
-            for name in named:
-                if name not in taken:
-                    raise InputError(f"ILQR: no function here takes {kind}[{name!r}]")
-                if sum(name in each for each in (constants, individual, streams)) > 1:
-                    raise InputError(f"ILQR: {name!r} is given twice")
+    def _arguments(
+        self, state: SimulatorState, params: Mapping[str, torch.Tensor] | None, tensors: Tensors | None, steps: int
+    ) -> tuple[dict[str, Argument], dict[str, Argument]]:
+        """What there is one of for a problem, and one of for each step, by the names of the kernels' inputs."""
+        world = self.sim.world
+        named = arguments("ILQR", tensors, state.batch, steps)
+        check_taken("ILQR", named, (self.cost, self.terminal, world.residual), ("q", "v", "control"))
+        checked = world.check_params(params, state.q, state.batch)
+        fixed = {input_name("params", name): Argument(world.parameters[name], x) for name, x in checked.items()}
+        fixed |= {input_name("tensors", name): x for name, x in named.items() if not x.streamed}
+        return fixed, {input_name("tensors", name): x for name, x in named.items() if x.streamed}
 
 
 def _check_search(iterations: int, tolerance: float | None) -> None:
@@ -203,19 +185,6 @@ def _check_search(iterations: int, tolerance: float | None) -> None:
         raise InputError(f"ILQR: iterations must be a whole number of at least 1, got {iterations!r}")
     if tolerance is not None and not (isinstance(tolerance, (int, float)) and tolerance >= 0.0):
         raise InputError(f"ILQR: tolerance must be a number of at least 0, got {tolerance!r}")
-
-
-def _named(kind: str, given: Mapping[str, torch.Tensor] | None, leading: tuple[int, ...]) -> dict[str, Input]:
-    """Named tensors by slot; their shapes begin with steps and batch."""
-    found = {}
-    for name, tensor in (given or {}).items():
-        if not isinstance(tensor, torch.Tensor):
-            raise InputError(f"ILQR: {kind}[{name!r}] must be a torch tensor, got a {type(tensor).__name__}")
-        if tuple(tensor.shape[: len(leading)]) != leading:
-            wanted = ", ".join([*map(str, leading), "..."])
-            raise InputError(f"ILQR: {kind}[{name!r}] must have the shape ({wanted}), got {tuple(tensor.shape)}")
-        found[slot(kind, name)] = Input(tuple(tensor.shape[len(leading) :]), tensor)
-    return found
 
 
 def _bounds(sim: Simulator, limits: Limits) -> list[tuple[float, float]]:
@@ -244,13 +213,21 @@ def _bounds(sim: Simulator, limits: Limits) -> list[tuple[float, float]]:
     return found
 
 
-def _extra(given: Input) -> int:
+def _per_step(argument: Argument, batch: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of each step, (steps, problems, *shape)."""
+    steps, whole = len(argument.tensor), argument.tensor.detach()
+    if whole.dim() == 1 + len(argument.shape):
+        whole = whole.reshape(steps, *[1] * len(batch), *argument.shape)
+    return whole.expand(steps, *batch, *argument.shape).reshape(steps, math.prod(batch), *argument.shape).contiguous()
+
+
+def _extra(given: Argument) -> int:
     """How many dimensions a tensor has for the batch."""
     shape = given.shape.shape if isinstance(given.shape, Table) else given.shape
     return given.tensor.dim() - len(shape)
 
 
-def _flattened(name: str, given: Input, batch: tuple[int, ...]) -> torch.Tensor:
+def _flattened(name: str, given: Argument, batch: tuple[int, ...]) -> torch.Tensor:
     """A tensor of each problem, with one dimension for the batch."""
     first = _extra(given)
     own, whole = given.tensor.shape[first:], given.tensor.detach()

@@ -10,11 +10,8 @@ needs no derivatives, those of inverse dynamics cost less than those of forward 
 T grows with 1/dt, and much of Tᵀ l_uu T cancels in V_xx, for which single precision is not enough.
 """
 
-import copy
 import functools
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,38 +19,14 @@ import numpy as np
 from adjoin.compiler.autodiff.derivatives import jvp
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.function import Table
-from adjoin.constraints.blocks import Block
-from adjoin.constraints.solver import Free, Settled
 from adjoin.control.expansion import Expansion, Rows, folded, jacobian, plain, units
 from adjoin.control.riccati import Fused, Step, straightened
 from adjoin.dynamics.linear import Factor
+from adjoin.simulation.integrators import Equations, SemiImplicit
 from adjoin.simulation.rollout import Values, flat
+from adjoin.simulation.world_rollout import plant_of
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import when
-
-
-@dataclass
-class Asked:
-    """Stands in for a solver of contacts: the change of the velocity is given, and what it takes is written down.
-
-    Attributes:
-        change: of the velocity.
-        missing: impulses without which it would not come about.
-        inertia: H.
-        free: whether there are no constraints.
-    """
-
-    change: list[Scalar]
-    missing: list[Scalar] = field(default_factory=list)
-    inertia: Rows = field(default_factory=list)
-    free: bool = True
-    elliptic: bool = False
-    warm: bool = False
-
-    def settle(self, free: Free, blocks: Sequence[Block], start: Sequence[Scalar] | None = None) -> Settled:
-        """See `Solver`."""
-        self.missing, self.inertia, self.free = free.missing(self.change), free.inertia, not blocks
-        return Settled(self.change, [0.0] * sum(len(block.rows) for block in blocks), [0.0] * len(blocks))
 
 
 class Balance:
@@ -76,41 +49,40 @@ class Balance:
         if any(isinstance(shape, Table) for shape in expansion.here.values()):
             return
         slots = [*[TensorSpec(name, shape) for name, shape in expansion.here.items()], TensorSpec("after", (nv,))]
-        seen: list[Any] = []
+        columns: list[list[Scalar]] = []
+        constrained: list[bool] = []
 
         def missing(change: Any, **values: Any) -> Any:
-            asked = self.asked(expansion._changed(values, change))
-            seen.append(asked.free)
-            return np.array(asked.missing, dtype=object)
+            values = expansion._changed(values, change)
+            equations = self._equations(values)
+            constrained.append(bool(equations.blocks))
+            return np.array(equations.free.residual(list(values["after"] - values["v"])), dtype=object)
 
         self._program, _ = trace("balance", missing, [*slots, TensorSpec("change", (expansion.width,))])
         push, _ = jvp(self._program, [False] * len(slots) + [True])
 
         def block(**values: Any) -> Any:
             arguments = self._arguments(values)
-            seen.extend(plain(folded(push, [*arguments, unit])[0]) for unit in units(expansion.width)[2 * nv :])
+            columns.extend(plain(folded(push, [*arguments, unit])[0]) for unit in units(expansion.width)[2 * nv :])
             return values["after"]
 
         trace("balance", block, slots)
-        free, *columns = seen
         diagonal = [column[i] for i, column in enumerate(columns)]
         apart = all(x == 0.0 for i, column in enumerate(columns) for j, x in enumerate(column) if i != j)
-        if free and apart and all(isinstance(x, float) and x != 0.0 for x in diagonal):
+        if not any(constrained) and apart and all(isinstance(x, float) and x != 0.0 for x in diagonal):
             self.scale = [-1.0 / x for x in diagonal]
 
-    def asked(self, values: Values) -> Asked:
-        """What the motion of one step takes."""
-        asked = Asked(list(values["after"] - values["v"]))
-        sim = copy.copy(self._expansion.unlimited)
-        sim.physics = replace(sim.physics, contact=asked)
-        sim.physics.integrator.advance(sim._plant(values), list(values["q"]), list(values["v"]))
-        return asked
+    def _equations(self, values: Values) -> Equations:
+        """The equations of one step."""
+        world = self._expansion.world
+        assert isinstance(world.integrator, SemiImplicit)
+        return world.integrator.equations(plant_of(world, values), list(values["q"]), list(values["v"]))
 
     def columns(self, values: Values) -> Rows:
         """The derivatives of what is missing to dq, dv and the velocity after the step, column by column."""
         rows = jacobian(self._program, self._arguments(values))
         before = [list(column) for column in zip(*rows, strict=True)][: self._expansion.size]
-        return [*before, *self.asked(values).inertia]
+        return [*before, *self._equations(values).free.inertia]
 
     def _arguments(self, values: Values) -> list[list[Any]]:
         *given, change = self._program.inputs
@@ -128,7 +100,7 @@ class Inverse(Fused):
         """See `Fused`. What is zero, or not used, costs nothing: numpy need not know."""
         expansion, n = self.expansion, self.expansion.size
         where = [*range(expansion.model.nv), *range(n, expansion.width)]  # of q and w
-        slope, bend = straightened(slope, bend, expansion.sim.physics.dt)
+        slope, bend = straightened(slope, bend, expansion.world.dt)
         slopes, hessian = (np.array(x, dtype=object) for x in expansion.quadratic(here))
         # T, and derivatives to the control, are in units of what is missing instead of the control.
         scale = np.array(self._balance.scale)

@@ -6,6 +6,7 @@ import torch
 
 from adjoin.control.ilqr import ILQR, Solution
 from adjoin.errors import InputError
+from adjoin.simulation.arguments import Tensors
 from adjoin.simulation.state import SimulatorState
 
 
@@ -55,21 +56,17 @@ class MPC:
         state: SimulatorState,
         params: Mapping[str, torch.Tensor] | None = None,
         *,
-        constants: Mapping[str, torch.Tensor] | None = None,
-        individual: Mapping[str, torch.Tensor] | None = None,
-        streams: Mapping[str, torch.Tensor] | None = None,
+        tensors: Tensors | None = None,
     ) -> torch.Tensor:
         """The control for a state, (..., nu).
 
         Args:
             state: where the robot is.
             params: see `ILQR.solve`, like all that follows.
-            constants: see `ILQR.solve`.
-            individual: see `ILQR.solve`; they may change from call to call.
-            streams: see `ILQR.solve`; of the steps from now on.
+            tensors: see `ILQR.solve`; they may change from call to call. Those per step are of the steps from now on.
         """
-        if self.plan is not None and self.plan.cost.shape != state.status.shape:
-            batches = f"{tuple(self.plan.cost.shape)} robots, and there are {tuple(state.status.shape)}"
+        if self.plan is not None and self.plan.cost.shape != state.batch:
+            batches = f"{tuple(self.plan.cost.shape)} robots, and there are {tuple(state.batch)}"
             raise InputError(f"MPC: the plan is for {batches}; call reset() to begin anew")
         if self.plan is None or self._since >= self.every:
             iterations = self.first if self.plan is None else self.iterations
@@ -77,9 +74,7 @@ class MPC:
                 state,
                 self._ahead(state),
                 params,
-                constants=constants,
-                individual=individual,
-                streams=streams,
+                tensors=tensors,
                 iterations=iterations,
                 feedback=self.every > 1,
             )
@@ -98,9 +93,9 @@ class MPC:
         """The guess for the next plan: the last one without the steps that are past, and its last control again."""
         if self.plan is None:
             steps, *batch, nu = self._guess.shape
-            if tuple(batch) not in ((), tuple(state.status.shape)):
-                raise InputError(f"MPC: controls are for {tuple(batch)} robots, states for {tuple(state.status.shape)}")
-            guess = self._guess.reshape(steps, *(batch or [1] * state.status.dim()), nu)
-            return guess.expand(steps, *state.status.shape, nu)
+            if tuple(batch) not in ((), tuple(state.batch)):
+                raise InputError(f"MPC: controls are for {tuple(batch)} robots, states for {tuple(state.batch)}")
+            guess = self._guess.reshape(steps, *(batch or [1] * len(state.batch)), nu)
+            return guess.expand(steps, *state.batch, nu)
         controls = self.plan.controls
         return torch.cat([controls[self._since :], controls[-1:].expand(self._since, *controls.shape[1:])])

@@ -1,24 +1,28 @@
 """An objective over a rollout: what is decided, what it costs, and the derivative, for a batch of decisions at once."""
 
-import inspect
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from adjoin.compiler.runtime.function import Function
+from adjoin.compiler.runtime.function import Function, PerStep, Table
 from adjoin.control.decision import Box, Controls, Decision, Spline
 from adjoin.errors import InputError
+from adjoin.simulation.arguments import PerEnvironment, Tensors, arguments, bind, check_taken, takes
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import FINE, SimulatorState, Trajectory
+from adjoin.simulation.step import STEP_VALUES
+from adjoin.simulation.world_rollout import Outputs, check_outputs
 
-PARTS = ("state", "controls", "params", "individual")
+PARTS = ("state", "controls", "params", "tensors")
 """What a decision may give to a rollout."""
 
-MOST = 8192
+MAX_ENVIRONMENTS = 8192
 """Environments that a launch for a Jacobian has at most."""
 
 
@@ -29,20 +33,22 @@ class Inputs(NamedTuple):
         state: to begin with.
         controls: (steps, batch, width).
         params: parameters, (batch, ...) each.
-        individual: what controller and costs take by name, (batch, ...) each.
+        tensors: what controller and costs take by name, (batch, ...) each.
     """
 
     state: SimulatorState
     controls: torch.Tensor
     params: dict[str, torch.Tensor]
-    individual: dict[str, torch.Tensor]
+    tensors: dict[str, torch.Tensor]
 
 
 class Objective:
     """What a motion costs, as a function of what is decided.
 
-    The loss is the sum of the parts that are given: the running cost over all steps, the terminal cost, `loss`, and the
-    sum of squares of `residuals`. It is infinite where the simulation fails.
+    The loss is the sum of the parts that are given: the running cost over all steps, the terminal cost, `loss`, and
+    half the sum of squares of `residuals`. It is infinite where the simulation fails.
+
+    A traced cost returns one number, or a row of residuals, of which half the sum of squares is the cost.
 
     A motion that has to be good in several scenarios, from several starts or with several sets of parameters, is
     simulated in each of them, in the same launch, and costs the mean of what it costs there.
@@ -51,20 +57,21 @@ class Objective:
         sim: the simulator.
         start: state to begin with, of one environment, or of (scenarios,).
         steps: how many.
-        cost: running cost, a traced function `cost(q, v, control, **named)` of the state after each step.
-        terminal: terminal cost, a traced function `terminal(q, v, **named)` of the last state.
+        cost: running cost, a traced function that takes what it names: `q` and `v` before each step, its `control`,
+            `next_q` and `next_v` after it, other values of the step, and named tensors.
+        terminal: terminal cost, a traced function of `q` and `v` of the last state, and of named tensors.
         loss: a function `loss(path, inputs)` from a `Trajectory` and the `Inputs` that led to it to (batch,) by torch
             operations: anything that the other two cannot say.
         residuals: a function `residuals(path, inputs)` to (batch, m) by torch operations; see `GaussNewton`.
         decision: what is decided: `Controls()`, `Spline(knots)`, `Learned(module)`, `Numbers(...)`, or several of them
             together.
         controls: where no decision gives them, (steps, width); by default 0.
-        params: parameters that are not decided.
-        scenarios: parameters that are not decided, and differ from scenario to scenario, (scenarios, ...) each.
-        constants: tensors that controller, costs and the simulator's residual take by name.
+        params: parameters that are not decided; those of the shape (scenarios, ...) differ between scenarios.
+        tensors: tensors that controller, costs and the simulator's residual take by name; `PerEnvironment` marks those
+            that differ between scenarios, (scenarios, ...).
         controller: see `Simulator.rollout`.
         external: external forces, frame name -> (steps, 6); see `Simulator.rollout`.
-        contacts: whether `path.outputs` has distances and forces of contact.
+        outputs: what `path.outputs` has besides; see `Simulator.rollout`.
         every: which states are kept, see `Simulator.rollout`; `path` then has these only.
 
     Attributes:
@@ -86,11 +93,10 @@ class Objective:
         decision: Decision | Sequence[Decision] | None = None,
         controls: torch.Tensor | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
-        scenarios: Mapping[str, torch.Tensor] | None = None,
-        constants: Mapping[str, torch.Tensor] | None = None,
+        tensors: Tensors | None = None,
         controller: Callable[..., Any] | None = None,
         external: Mapping[str, torch.Tensor] | None = None,
-        contacts: bool = False,
+        outputs: Outputs = (),
         every: int = 1,
     ):
         if not isinstance(steps, int) or steps < 1:
@@ -109,13 +115,14 @@ class Objective:
         for name, function in functions.items():
             if function is not None and not callable(function):
                 raise InputError(f"Objective: {name} must be a function, got {function!r}")
-        for name, value in (constants or {}).items():
-            if not isinstance(value, torch.Tensor):
-                raise InputError(f"Objective: constants[{name!r}] must be a tensor, got {value!r}")
         self.sim, self.start, self.steps = sim, start, steps
-        self.scenarios = dict(scenarios or {})
-        self.scenario_count = _scenarios(start, self.scenarios)
+        self.params, self.tensors, self.external = dict(params or {}), dict(tensors or {}), dict(external or {})
+        self.scenario_count = self._count_scenarios()
         self.cost, self.terminal, self.loss, self.residual = cost, terminal, loss, residuals
+        self.controller, self.every = controller, every
+        self.outputs = check_outputs("Objective", outputs)
+        if cost is not None:
+            self.outputs["cost"] = halved_squares(cost)
         decision = Controls() if decision is None else decision
         decisions: list[Any] = list(decision) if isinstance(decision, list | tuple) else [decision]
         if not decisions or any(isinstance(each, type) or not hasattr(each, "box") for each in decisions):
@@ -130,18 +137,15 @@ class Objective:
         if not isinstance(self.controls, torch.Tensor) or self.controls.ndim < 2 or len(self.controls) != steps:
             got = tuple(controls.shape) if isinstance(controls, torch.Tensor) else type(controls).__name__
             raise InputError(f"Objective: controls must be a tensor ({steps}, width), got {got}")
-        self.params, self.constants, self.external = dict(params or {}), dict(constants or {}), dict(external or {})
-        self.controller, self.contacts, self.every = controller, contacts, every
-        for name in self.constants:
-            if not _taken(name, (controller, cost, sim.residual)) and not _taken(name, (terminal,), 2):
-                raise InputError(f"Objective: no function here takes constants[{name!r}]")
+        named = arguments("Objective", self.tensors, (self.scenario_count,), steps)
+        functions = (controller, sim.world.residual, terminal, *[x for x in self.outputs.values() if callable(x)])
+        check_taken("Objective", named, functions, list(STEP_VALUES))
         boxes = [each.box(sim, steps, start.q) for each in self.decisions]
         self.box = Box(*[torch.cat(parts) for parts in zip(*boxes, strict=True)])
         self._sizes = [len(box.start) for box in boxes]
         self.size = sum(self._sizes)
         self._terminals: dict[Any, Function] = {}
         self._count: int | None = None
-        self._named = False
 
     # What is decided
 
@@ -156,17 +160,17 @@ class Objective:
         times, numbers = len(numbers), numbers.repeat_interleave(self.scenario_count, 0)
         state = self.start
         if state.q.ndim == 1:
-            state = SimulatorState(*[part.expand(self.scenario_count, *part.shape) for part in state])
-        state = SimulatorState(*[_repeated(part, times) for part in state])
-        varied = {name: _repeated(value, times) for name, value in self.scenarios.items()}
-        found: dict[str, Any] = {"state": state, "params": varied, "individual": {}}
+            state = state.map(lambda x: x.expand(self.scenario_count, *x.shape))
+        state = state.map(lambda x: _repeated(x, times))
+        varied = {name: _repeated(self.params[name], times) for name in self._varied}
+        found: dict[str, Any] = {"state": state, "params": varied, "tensors": {}}
         for decision, own in zip(self.decisions, self.split(numbers), strict=True):
             given, label = decision.inputs(own, self.sim, self.steps), type(decision).__name__
             if not isinstance(given, Mapping):
                 raise InputError(f"Objective: {label} must give a dictionary, got a {type(given).__name__}")
             for name, value in given.items():
                 self._check_input(label, name, value, len(numbers))
-                found[name] = {**found[name], **value} if name in ("params", "individual") else value
+                found[name] = {**found[name], **value} if name in ("params", "tensors") else value
         if "controls" not in found:
             found["controls"] = self.controls[:, None].expand(-1, len(numbers), *self.controls.shape[1:])
         return Inputs(**found)
@@ -183,8 +187,8 @@ class Objective:
             raise InputError(f"Objective: {decision} must give controls {wanted}, got {tuple(value.shape)}")
         if name == "state" and self.start.q.ndim == 2:
             raise InputError(f"Objective: {decision} decides the start, so start must be of one environment")
-        if name == "params" and (both := self.scenarios.keys() & value.keys()):
-            raise InputError(f"Objective: {decision} decides what scenarios give: {', '.join(both)}")
+        if name == "params" and (both := self._varied & value.keys()):
+            raise InputError(f"Objective: {decision} decides what differs between scenarios: {', '.join(both)}")
 
     def rollout(self, numbers: torch.Tensor) -> Trajectory:
         """The motion for numbers (batch, size), or (size,) for one without batch dimension; one launch.
@@ -198,7 +202,7 @@ class Objective:
             value = value.unflatten(1, (-1, self.scenario_count)) if self.scenario_count > 1 else value
             return value[:, 0] if one else value
 
-        return Trajectory(*map(shaped, path[:4]), outputs={name: shaped(x) for name, x in path.outputs.items()})
+        return path.map(shaped)
 
     def random(self, count: int, seed: int = 0) -> torch.Tensor:
         """Starts (count, size): uniform, up to the spread away from the decision's start, within the limits."""
@@ -215,7 +219,7 @@ class Objective:
         """Losses (batch,) of numbers (batch, size); differentiable, one launch."""
         inputs = self.inputs(self._checked(numbers))
         path = self._roll(inputs)
-        total = numbers.new_zeros(len(path.status[-1]))
+        total = numbers.new_zeros(path.q.shape[1])
         if self.cost is not None:
             total = total + self._batched("cost", path.outputs["cost"].sum(0), (len(total),))
         if self.terminal is not None:
@@ -224,7 +228,7 @@ class Objective:
             total = total + self._batched("loss", self.loss(path, inputs), (len(total),))
         total = total.unflatten(0, (-1, self.scenario_count)).mean(1)
         if self.residual is not None:
-            total = total + self._residuals(path, inputs).square().sum(-1)
+            total = total + 0.5 * self._residuals(path, inputs).square().sum(-1)
         return torch.where(self._fine(path) & total.isfinite(), total, torch.inf)
 
     def losses(self, numbers: torch.Tensor) -> torch.Tensor:
@@ -262,7 +266,7 @@ class Objective:
         if self._count is None:
             self.residuals(numbers[:1])
         count = self._count or 0
-        share = max(1, MOST // (min(count, size) * self.scenario_count))
+        share = max(1, MAX_ENVIRONMENTS // (min(count, size) * self.scenario_count))
         one_by_one = self._backward if count < size else self._forward
         parts = [one_by_one(part, count) for part in numbers.detach().split(share)]
         values, slopes = (torch.cat(each) for each in zip(*parts, strict=True))
@@ -294,48 +298,62 @@ class Objective:
         return torch.where(fine, value.detach(), torch.inf)[::count], slope.unflatten(0, (-1, count))
 
     def _roll(self, inputs: Inputs) -> Trajectory:
-        named = (self.controller, self.cost, self.sim.residual)
-        self._check_names(inputs.individual)
+        functions = [x for x in (self.controller, self.sim.world.residual, *self.outputs.values()) if callable(x)]
+        named = {k: x for k, x in self._named(inputs).items() if any(takes(function, k) for function in functions)}
         return self.sim.rollout(
             inputs.state,
             inputs.controls,
             {**self.params, **inputs.params} or None,
             external={name: force[:, None] for name, force in self.external.items()} or None,
             controller=self.controller,
-            cost=self.cost,
-            constants={k: x for k, x in self.constants.items() if _taken(k, named)},
-            individual={k: x for k, x in inputs.individual.items() if _taken(k, named)},
-            contacts=self.contacts,
+            outputs=self.outputs,
+            tensors=named,
             every=self.every,
         )
 
-    def _check_names(self, individual: Mapping[str, Any]) -> None:
-        """Raise at a tensor that a function takes by name and nobody gives."""
-        if self._named:
-            return
-        given = {*self.constants, *individual}
-        for function, first in ((self.controller, 3), (self.cost, 3), (self.sim.residual, 3), (self.terminal, 2)):
-            for needed in [] if function is None else [*inspect.signature(function).parameters.values()][first:]:
-                open_ended = needed.kind in (needed.VAR_KEYWORD, needed.VAR_POSITIONAL)
-                if needed.default is needed.empty and needed.name not in given and not open_ended:
-                    raise InputError(f"Objective: a function takes {needed.name!r}; give it as constants or individual")
-        self._named = True
+    def _named(self, inputs: Inputs) -> dict[str, Any]:
+        """The named tensors of a rollout: those of the objective, and those that are decided."""
+        times = len(inputs.state) // self.scenario_count
+        named = {name: _repeated_marked(value, times) for name, value in self.tensors.items()}
+        return {**named, **{name: PerEnvironment(value) for name, value in inputs.tensors.items()}}
 
     def _terminal(self, last: SimulatorState, inputs: Inputs) -> torch.Tensor:
         terminal = self.terminal
         assert terminal is not None
-        named = {**self.constants, **inputs.individual}
-        taken = {name: value for name, value in named.items() if _taken(name, [terminal], 2)}
-        shapes = {k: tuple(x.shape[1:] if k in inputs.individual else x.shape) for k, x in taken.items()}
+        named = {name: x for name, x in self._named(inputs).items() if takes(terminal, name)}
+        taken = arguments("terminal", named, last.batch, None)
+        shapes = {name: argument.shape for name, argument in taken.items()}
         key = tuple(shapes.items())
         if key not in self._terminals:
+            squares = halved_squares(terminal)
 
-            def own(**values: Any) -> Any:
-                return terminal(values.pop("q"), values.pop("v"), **values)
+            def of_last_state(q: Any, v: Any, **tensors: Any) -> Any:
+                return bind("the terminal cost", squares, {"q": q, "v": v}, tensors)
 
-            own.__name__ = f"terminal({self.sim.model.name})"
-            self._terminals[key] = Function(own, {"q": self.sim.model.nq, "v": self.sim.model.nv, **shapes})
-        return self._terminals[key](q=last.q, v=last.v, **taken)
+            of_last_state.__name__ = f"terminal({self.sim.model.name})"
+            self._terminals[key] = Function(of_last_state, {"q": self.sim.model.nq, "v": self.sim.model.nv, **shapes})
+        return self._terminals[key](q=last.q, v=last.v, **{name: x.tensor for name, x in taken.items()})
+
+    @functools.cached_property
+    def _varied(self) -> set[str]:
+        """The parameters that differ between scenarios."""
+        return {name for name, value in self.params.items() if _rank(self.sim, name, value) > 0}
+
+    def _count_scenarios(self) -> int:
+        """How many scenarios there are."""
+        counts = {"start": len(self.start.q)} if self.start.q.ndim == 2 else {}
+        for name, value in self.params.items():
+            if (rank := _rank(self.sim, name, value)) > 1:
+                raise InputError(f"Objective: params[{name!r}] must be (scenarios, ...), got {tuple(value.shape)}")
+            counts.update({f"params[{name!r}]": len(value)} if rank else {})
+        for name, value in self.tensors.items():
+            streamed, inner = isinstance(value, PerStep), value.value if isinstance(value, PerStep) else value
+            if isinstance(inner, PerEnvironment) and isinstance(inner.value, torch.Tensor):
+                counts.update({f"tensors[{name!r}]": size for size in inner.value.shape[streamed : streamed + 1]})
+        if len(set(counts.values())) > 1 or 0 in counts.values():
+            said = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise InputError(f"Objective: all must be of the same number of scenarios, at least one; there are {said}")
+        return next(iter(counts.values()), 1)
 
     def _require_residuals(self) -> None:
         if self.residual is None:
@@ -376,27 +394,32 @@ class Objective:
         return numbers
 
 
-def _taken(name: str, functions: Sequence[Callable[..., Any] | None], first: int = 3) -> bool:
-    """Whether one of the functions takes an argument of this name, after the first ones."""
-    for function in functions:
-        accepted = [] if function is None else [*inspect.signature(function).parameters.values()]
-        if any(x.name == name for x in accepted[first:]) or any(x.kind == x.VAR_KEYWORD for x in accepted):
-            return True
-    return False
+def halved_squares(cost: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a traced cost as one number: itself, or half the sum of squares of the residuals that it returns."""
+
+    @functools.wraps(cost.forward if isinstance(cost, torch.nn.Module) else cost)
+    def number(**values: Any) -> Any:
+        value = np.array(cost(**values), dtype=object)
+        if value.ndim > 1:
+            raise InputError(f"a cost returns one number or a row of residuals, not the shape {value.shape}")
+        return 0.5 * (value @ value) if value.ndim else value.item()
+
+    return number
 
 
-def _repeated(value: torch.Tensor, times: int) -> torch.Tensor:
-    return value.repeat(times, *[1] * (value.ndim - 1))
+def _rank(sim: Simulator, name: str, value: Any) -> int:
+    """How many dimensions a parameter has in front of its own; 0 where it is not known, which is an error later."""
+    shape = sim.world.parameters.get(name)
+    if shape is None or not isinstance(value, torch.Tensor):
+        return 0
+    return value.ndim - len(shape.shape if isinstance(shape, Table) else shape)
 
 
-def _scenarios(start: SimulatorState, varied: Mapping[str, torch.Tensor]) -> int:
-    """How many scenarios there are."""
-    counts = {"start": len(start.q)} if start.q.ndim == 2 else {}
-    for name, value in varied.items():
-        if not isinstance(value, torch.Tensor) or not value.ndim:
-            raise InputError(f"Objective: scenarios[{name!r}] must be a tensor (scenarios, ...)")
-        counts[f"scenarios[{name!r}]"] = len(value)
-    if len(set(counts.values())) > 1 or 0 in counts.values():
-        said = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise InputError(f"Objective: all must be of the same number of scenarios, at least one; there are {said}")
-    return next(iter(counts.values()), 1)
+def _repeated(value: torch.Tensor, times: int, dim: int = 0) -> torch.Tensor:
+    return value.repeat(*[times if k == dim else 1 for k in range(value.ndim)])
+
+
+def _repeated_marked(value: Any, times: int, dim: int = 0) -> Any:
+    if isinstance(value, PerStep):
+        return PerStep(_repeated_marked(value.value, times, 1))
+    return PerEnvironment(_repeated(value.value, times, dim)) if isinstance(value, PerEnvironment) else value

@@ -155,7 +155,7 @@ class Fused:
         expansion = self.expansion
         rows = expansion.jacobian(here)
         if expansion.straight:
-            slope, bend = straightened(slope, bend, expansion.sim.physics.dt)
+            slope, bend = straightened(slope, bend, expansion.world.dt)
             rows = [*units(expansion.width)[: expansion.model.nv], *rows]
         return [list(column) for column in zip(*rows, strict=True)], slope, bend
 
@@ -270,6 +270,6 @@ class Wide:
         assert self._bent is not None
         expansion, nv = self.expansion, self.expansion.model.nv
         if expansion.straight:
-            slope = expansion.sim.physics.dt * slope[:, :nv] + slope[:, nv:]
+            slope = expansion.world.dt * slope[:, :nv] + slope[:, nv:]
         here = [fixed[name] if name in fixed else path[name][t] for name in expansion.here]
         return self._bent(slope, *here)

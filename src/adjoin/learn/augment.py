@@ -24,14 +24,14 @@ from adjoin.learn.data import Recording
 from adjoin.learn.parameters import ranges_of
 from adjoin.model import parameters
 from adjoin.model.model import Model
-from adjoin.simulation.plant import FORCE
+from adjoin.simulation.world import FORCE
 from adjoin.spatial.scalar import Scalar
 
 INPUTS = ("q", "v", "control")
 
 
 class Residual(torch.nn.Module):
-    """A network for `Simulator(..., residual=network)`; each call then takes `constants=network.weights()`.
+    """A network for `Simulator(..., residual=network)`; each call then takes `tensors=network.weights()`.
 
     It reads q (joints without limits by sine and cosine, floating bases by the direction of gravity in their axes, so
     that it does not matter where they are), v and, if asked, the control.

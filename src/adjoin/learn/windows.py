@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 from adjoin.errors import InputError
 from adjoin.learn.data import Recording
 from adjoin.learn.gauss_newton import flatten, raw_numbers, unflatten
+from adjoin.simulation.arguments import PerEnvironment
 from adjoin.simulation.simulator import Simulator
 
 Noise = float | Sequence[float] | torch.Tensor
@@ -48,7 +49,7 @@ class Learned(torch.nn.Module):
         self.parts = torch.nn.ModuleList(modules)
 
     def forward(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Parameters, and constants of the simulator's residual."""
+        """Parameters, and named tensors of the simulator's residual."""
         params: dict[str, torch.Tensor] = {}
         constants: dict[str, torch.Tensor] = {}
         for module in self.parts:
@@ -83,7 +84,7 @@ class Windows:
     Args:
         simulator: of the robot; it may have a residual.
         learned: modules whose forward() gives `params` (`Parameters`, `Named`), or a residual network, whose weights
-            are `constants`.
+            are named tensors.
         recording: with v, and with control if the robot has actuators; (samples) or (trajectories, samples). Its step
             of time is that of the simulator or a whole multiple, over which controls are held.
         steps: samples from a window's start to its end; by default all of them, single shooting.
@@ -115,7 +116,7 @@ class Windows:
             raise InputError(f"Shooting: the recording is of {self.model.name!r}, not of {simulator.model.name!r}")
         self.learned = Learned([learned] if isinstance(learned, torch.nn.Module) else learned)
         recording.need("Shooting", "v", *(["control"] if self.model.nu else []))
-        self._every = _ratio(recording.check_time("Shooting"), simulator.physics.dt)
+        self._every = _ratio(recording.check_time("Shooting"), simulator.dt)
         steps = recording.time.shape[-1] - 1 if steps is None else steps
         windows = recording.windows(steps)
         if continuity is not None and not free:
@@ -182,8 +183,7 @@ class Windows:
             self._controls,
             params,
             external=self._external,
-            constants={} if wide else constants,
-            individual=constants if wide else {},
+            tensors={name: PerEnvironment(x) for name, x in constants.items()} if wide else constants,
             every=self._every,
         )
         return path.q, path.v, path.status
@@ -208,13 +208,13 @@ class Windows:
         with torch.no_grad():
             q, v, status = self._run(self.learned(), self.start)
             gaps = self._gaps((q[-1], v[-1]), (q[0], v[0])) if self.continuity else v.new_zeros(0)
-            return self._compared(q, v), gaps, bool((status[-1] == 0.0).all())
+            return self._compared(q, v), gaps, bool((status[-1] == 0).all())
 
     def check_finite(self) -> None:
         """Raise if a window does not stay finite with what is learned as it is."""
         with torch.no_grad():
             status = self._run(self.learned(), self.start)[2][-1]
-        for trajectory, window in (status.unflatten(0, self.groups) != 0.0).nonzero().tolist():
+        for trajectory, window in (status.unflatten(0, self.groups) != 0).nonzero().tolist():
             raise InputError(
                 f"Shooting: window {window} of trajectory {trajectory} does not stay finite with the parameters to "
                 f"begin with"

@@ -166,16 +166,18 @@ def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | No
 
 def check(model: "Model", params: Mapping[str, object] | None, batch: tuple[int, ...]) -> dict[str, torch.Tensor]:
     """`Model.check_parameters`."""
-    return {name: _check(model, named(name), value, batch) for name, value in (params or {}).items()}
+    checked: dict[str, torch.Tensor] = {}
+    for name, value in (params or {}).items():
+        checked[name] = check_shape(name, value, shape(model, named(name)), batch)
+    return checked
 
 
-def _check(model: "Model", parameter: Parameter, value: object, batch: tuple[int, ...]) -> torch.Tensor:
-    name = parameter.name
+def check_shape(name: str, value: object, wanted: tuple[int, ...], batch: tuple[int, ...]) -> torch.Tensor:
+    """Return a parameter if it is a tensor of this shape after dimensions that broadcast to the batch; else raise."""
     if not isinstance(value, torch.Tensor):
         raise InputError(f"parameter {name!r} is a {type(value).__name__}; it must be a torch tensor")
     if not value.dtype.is_floating_point:
         raise InputError(f"parameter {name!r} has dtype {value.dtype}; it must be a floating-point tensor")
-    wanted = shape(model, parameter)
     lead = value.ndim - len(wanted)
     wrong = f"parameter {name!r} has shape {tuple(value.shape)}; it needs {_spell(wanted)}"
     if lead < 0 or tuple(value.shape[lead:]) != wanted:
@@ -197,7 +199,7 @@ def replaced(model: "Model", params: Mapping[str, object]) -> "Model":
     """`Model.with_parameters`."""
     for name, new in params.items():
         parameter = FIXED[name] if name in FIXED else named(name)
-        value = _check(model, parameter, new, ())
+        value = check_shape(name, new, shape(model, parameter), ())
         if value.ndim != len(shape(model, parameter)):
             raise InputError(f"parameter {name!r} has batch dimensions; a model holds one value")
         values = value.detach().to("cpu", torch.float64).tolist()

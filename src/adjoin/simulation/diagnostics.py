@@ -4,24 +4,17 @@ The steps run in a kernel that adds a nudge of 0 to the state after each of them
 adjoint of that state, so all adjoints take one launch forward and one back, like any gradient.
 """
 
-import functools
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from adjoin.errors import InputError
 from adjoin.extras import needed
-from adjoin.simulation.step import Stepped
-from adjoin.spatial.scalar import Scalar
-from adjoin.trace import select
+from adjoin.simulation.step import STAGES
 
 if TYPE_CHECKING:
     from adjoin.simulation.state import Trajectory
-
-STAGES = ("state", "control", "parameters", "forces", "inertia", "impulses", "velocity", "configuration")
-"""What a step is made of, in the order in which it is computed."""
 
 SHOWN = 10  # environments in a summary, or lines in a plot
 
@@ -33,8 +26,8 @@ class Diagnostics(NamedTuple):
         adjoint: norm of the gradient of the loss to the state before each step, then to the last, (steps + 1, ...). It
             grows from the end to the beginning where the motion is chaotic or stiff.
         status: of the states, (steps + 1, ...).
-        modes: of contacts, then of stops, dry friction and held frames, in each step: 0 open, 1 holding, 2 slipping;
-            (steps, ..., constraints).
+        modes: of contacts, then of joint limits, joint friction and equalities, in each step: 0 open, 1 holding,
+            2 slipping; (steps, ..., constraints).
         changed: whether one of them was in another mode than in the step before, (steps, ...).
         fault_step: the first step with a number that is not finite, -1 if there is none, (...).
         fault: what was not finite first, as an index of `STAGES`, -1 if nothing, (...).
@@ -79,30 +72,6 @@ class Diagnostics(NamedTuple):
         return figure
 
 
-def watch(values: Mapping[str, Any], numbers: list[Scalar], stepped: Stepped) -> dict[str, Any]:
-    """Outputs of a traced step: the mode of each constraint, and which stage was not finite first, 0 if none was.
-
-    Args:
-        values: what the step got: q, v and control.
-        numbers: parameters that it got, and that should be finite.
-        stepped: what came out.
-    """
-    parts: dict[str, list[Scalar]] = {
-        "state": [*values["q"], *values["v"]],
-        "control": list(values["control"]),
-        "parameters": numbers,
-        **stepped.stages,
-        "velocity": stepped.v,
-        "configuration": stepped.q,
-    }
-    fault: Scalar = 0.0
-    for code, name in reversed([*enumerate(STAGES, 1)]):
-        if parts.get(name):
-            finite = functools.reduce(operator.and_, [abs(x) < torch.inf for x in parts[name]])
-            fault = select(finite, fault, float(code))
-    return {"fault": fault, **({"mode": stepped.modes} if stepped.modes else {})}
-
-
 def diagnosed(
     path: "Trajectory",
     first: Sequence[torch.Tensor],
@@ -112,15 +81,15 @@ def diagnosed(
     """The diagnostics of a watched rollout.
 
     Args:
-        path: the rollout, with the outputs of `watch`.
+        path: the rollout, with the outputs "fault" and "constraint_modes".
         first: q and v before the first step.
         nudges: what was added to q and v after each step.
         loss: see `Simulator.diagnose`.
     """
     outputs = dict(path.outputs)
     faults = outputs.pop("fault").detach().long()
-    modes = outputs.pop("mode", faults.new_zeros((*faults.shape, 0))).detach().long()
-    value = loss(path._replace(outputs=outputs))
+    modes = outputs.pop("constraint_modes").detach().long()
+    value = loss(path.replace(outputs=outputs))
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
         raise InputError("diagnose: the loss must be one number that depends on the trajectory")
     found = torch.autograd.grad(value.sum(), [*first, *nudges], allow_unused=True, materialize_grads=True)

@@ -3,16 +3,17 @@
 | integrator | order | for |
 |---|---|---|
 | `SemiImplicit()` | 1 | everything; the default: stable with contacts, stiff gains and damping |
-| `RK4()` | 4 | smooth systems, without contacts, stops, dry friction and held frames |
+| `RK4()` | 4 | smooth systems, without contacts, joint limits, joint friction and equalities |
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adjoin.constraints.blocks import Block, Brake, Hold, Push, Touch
-from adjoin.constraints.rows import brakes, contacts
-from adjoin.constraints.solver import Free
+from adjoin.constraints.blocks import Block, ContactBlock, EqualityBlock, JointFrictionBlock, UnilateralBlock
+from adjoin.constraints.rows import Contact, contacts, joint_frictions
+from adjoin.constraints.solver import FreeMotion, Solver
 from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.rnea import inverse_dynamics
@@ -21,10 +22,30 @@ from adjoin.errors import InputError
 from adjoin.model.manifold import integrate, rate
 from adjoin.simulation.actuation import effort_of
 from adjoin.simulation.euler import move, straight
-from adjoin.simulation.plant import Plant
-from adjoin.simulation.step import Stepped, other_blocks
-from adjoin.spatial.scalar import Scalar
+from adjoin.simulation.step import StepResult
+from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.trace import loop, select
+
+if TYPE_CHECKING:
+    from adjoin.simulation.world import Plant
+
+
+class Equations(NamedTuple):
+    """The equations of a semi-implicit step.
+
+    Attributes:
+        state: The robot as the step begins.
+        free: The step without constraints.
+        contacts: The contacts.
+        blocks: All constraints, contacts first.
+        solver: What solves them.
+    """
+
+    state: State
+    free: FreeMotion
+    contacts: list[Contact]
+    blocks: list[Block]
+    solver: Solver
 
 
 @dataclass(frozen=True)
@@ -36,39 +57,48 @@ class SemiImplicit:
     """
 
     def require(self, name: str, blocks: Sequence[Block]) -> None:
-        """Any constraints will do."""
+        """Accept any constraints."""
 
-    def advance(
-        self, plant: Plant, q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
-    ) -> Stepped:
-        """One step; see `Integrator`."""
-        state, physics = plant.at(q, v)
-        dt, robot = physics.dt, state.robot
+    def equations(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> Equations:
+        """Return the equations of a step: what a solver gets."""
+        state, solver = plant.at(q, v)
+        dt, robot = plant.world.dt, state.robot
         effort = effort_of(state, plant.control)
         extra = [dt * d for d in effort.damping]
         inertia = crba_of(state)
         for dof, more in enumerate(extra):
             inertia[dof][dof] = inertia[dof][dof] + more
         onwards = straight(robot.model, state.v)
-        right = [dt * (f - b) for f, b in zip(effort.force, inverse_dynamics(state, onwards), strict=True)]
-        touching = contacts(state, physics.pairs, physics.contact.elliptic)
-        blocks = [*[contact.block for contact in touching], *other_blocks(state, physics)]
+        rhs = [dt * (f - b) for f, b in zip(effort.force, inverse_dynamics(state, onwards), strict=True)]
+        touching = contacts(state, plant.world.pairs, solver.elliptic)
 
-        def missing(dv: Sequence[Scalar]) -> list[Scalar]:
-            """H dv - right."""
+        def residual(dv: Sequence[Scalar]) -> list[Scalar]:
+            """H dv - rhs."""
             needed = inverse_dynamics(state, [x / dt + y for x, y in zip(dv, onwards, strict=True)])
             parts = zip(needed, effort.force, extra, dv, strict=True)
             return [dt * (need - force) + more * x for need, force, more, x in parts]
 
-        settled = physics.contact.settle(Free(inertia, right, missing, robot.model.mass, dt), blocks, start)
-        following = [a + b for a, b in zip(state.v, settled.change, strict=True)]
+        masses = robot.numbers("mass")
+        mass = math.fsum(masses) if all(map(is_number, masses)) else sum(masses, 0.0)
+        free = FreeMotion(inertia, rhs, residual, mass, dt)
+        blocks = [*[contact.block for contact in touching], *plant.world.other_blocks(state)]
+        return Equations(state, free, touching, blocks, solver)
+
+    def advance(
+        self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
+    ) -> StepResult:
+        """Take one step; see `Integrator`."""
+        state, free, touching, blocks, solver = self.equations(plant, q, v)
+        solution = solver.solve(free, blocks, start)
+        following = [a + b for a, b in zip(state.v, solution.change, strict=True)]
         stages = {
-            "forces": right,
-            "inertia": [x for row in inertia for x in row],
-            "impulses": settled.impulses,
+            "forces": free.rhs,
+            "inertia": [x for row in free.inertia for x in row],
+            "impulses": solution.impulses,
         }
-        place, velocity = move(robot.model, state.q, following, dt)
-        return Stepped(place, velocity, settled.impulses, touching, settled.modes, stages)
+        place, velocity = move(plant.model, state.q, following, free.dt)
+        acceleration = [x / free.dt for x in solution.change]
+        return StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
 
 
 @dataclass(frozen=True)
@@ -81,24 +111,29 @@ class RK4:
 
     def require(self, name: str, blocks: Sequence[Block]) -> None:
         """Raise if there are constraints, which are not smooth."""
-        kinds = {Touch: "contacts with friction", Push: "stops or contacts", Brake: "dry friction", Hold: "held frames"}
-        found = [what for kind, what in kinds.items() if any(isinstance(block, kind) for block in blocks)]
-        if found:
+        kinds = {
+            ContactBlock: "contacts with friction",
+            UnilateralBlock: "joint limits or contacts",
+            JointFrictionBlock: "joint friction",
+            EqualityBlock: "equalities",
+        }
+        present = [what for kind, what in kinds.items() if any(isinstance(block, kind) for block in blocks)]
+        if present:
             raise InputError(
-                f"RK4 is for smooth systems; {name!r} has {', '.join(found)}. Leave them out, with pairs=[] and "
+                f"RK4 is for smooth systems; {name!r} has {', '.join(present)}. Leave them out, with pairs=[] and "
                 "limits=False, or use SemiImplicit()"
             )
 
     def advance(
-        self, plant: Plant, q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
-    ) -> Stepped:
-        """One step; see `Integrator`."""
-        dt, first = plant.physics.dt, [*q, *v]
+        self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
+    ) -> StepResult:
+        """Take one step; see `Integrator`."""
+        dt, first = plant.world.dt, [*q, *v]
 
         def slope(here: Sequence[Scalar]) -> list[Scalar]:
             place, velocity = here[: len(q)], here[len(q) :]
             state, _ = plant.at(place, velocity)
-            self.require(plant.model.name, brakes(state, dt))
+            self.require(plant.model.name, joint_frictions(state, dt))
             forces = effort_of(state, plant.control).force
             acted = State(state.robot, place, velocity, tau=forces, external=state.external)
             return [*rate(plant.model, place, velocity), *aba_of(acted)]
@@ -112,4 +147,5 @@ class RK4:
 
         _, last = loop(4, stage, ([0.0] * len(first), first))
         place, velocity = integrate(plant.model, last[: len(q)], [0.0] * len(v)), last[len(q) :]
-        return Stepped(place, velocity, [], [], [], {})
+        acceleration = [(b - a) / dt for a, b in zip(v, velocity, strict=True)]
+        return StepResult(place, velocity, acceleration, [], [], [], {})

@@ -95,7 +95,7 @@ class Rollout:
             streams: (steps, ..., *shape).
             constants: (..., *shape).
             every: which carries are kept and returned: the first, then every k-th, and the last.
-            progress: whether to show a bar; Ctrl-C then ends the rollout after the steps that are done.
+            progress: whether to show a progress bar.
 
         Returns:
             The carries, and the outputs of all steps, by name; time is their first dimension.
@@ -107,11 +107,29 @@ class Rollout:
         _, batch, tensors = arrange(self.kernel, tensors)
         count = len(self.carry)
         first = [t.expand((*batch, *slot.shape)) for t, slot in zip(tensors[:count], self.carry, strict=True)]
-        kernel, batch, tensors = arrange(self.kernel, [*first, *tensors[count:]])
-        results = _Rolled.apply(self, kernel, batch, every, progress, *tensors)
-        return dict(zip([s.name for s in self.carry], results, strict=False)), dict(
-            zip(self.outputs, results[count:], strict=True)
-        )
+        tensors = [*first, *tensors[count:]]
+        if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
+            results = self._transformed(tensors, every)
+        else:
+            kernel, batch, tensors = arrange(self.kernel, tensors)
+            results = _Rolled.apply(self, kernel, batch, every, progress, *tensors)
+        states = dict(zip([slot.name for slot in self.carry], results, strict=False))
+        return states, dict(zip(self.outputs, results[count:], strict=True))
+
+    def _transformed(self, tensors: Sequence[torch.Tensor], every: int) -> list[torch.Tensor]:
+        """Run under transforms of torch, as one kernel like any other, whose gradient runs the steps again."""
+        first, streams, _ = self.split(tensors)
+        steps = streams[0].shape[0]
+        results = call(self.kernel, tensors, (steps,))
+        after = results[: len(first)]
+        if every > 1:
+            after = [x[kept_steps(steps, every)] for x in after]
+        return [*[torch.cat([x[None], rest]) for x, rest in zip(first, after, strict=True)], *results[len(first) :]]
+
+    def split(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """Return the tensors of the carry, of the streams, and the constants."""
+        count, end = len(self.carry), len(self.carry) + len(self.streams)
+        return tensors[:count], tensors[count:end], tensors[end:]
 
     def _check(self, slots: Sequence[TensorSpec], tensors: Sequence[Any]) -> None:
         """Raise at the first input that is not of the right kind, or not like the others."""
@@ -147,7 +165,11 @@ class Rollout:
 
             names = [*[slot.name for slot in self.carry], *self.outputs]
             start = [flat(values[slot.name]) for slot in self.carry]
-            return scan(body, start, [values[slot.name] for slot in self.streams])[1]
+            last, outputs = scan(body, start, [values[slot.name] for slot in self.streams])
+            if self._alive is not None:
+                ends = shaped(last, self.carry)
+                guard(self._alive({slot.name: _scalar(end) for slot, end in zip(self.carry, ends, strict=True)}))
+            return outputs
 
         return trace(self.name, traced, [*self.carry, *self.streams, *self.constants])[0]
 
@@ -234,92 +256,86 @@ class _Rolled(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, rollout: Rollout, kernel: Kernel, batch: tuple[int, ...], every: int, progress: bool, *tensors: Any
     ) -> Any:
-        count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
-        first, streams, constants = tensors[:count], tensors[count:behind], tensors[behind:]
+        first, streams, constants = rollout.split(tensors)
         steps = streams[0].shape[0]
         states = [tensor.new_empty((-(-steps // every) + 1, *tensor.shape)) for tensor in first]
         for state, tensor in zip(states, first, strict=True):
             state[0] = tensor
-        outputs = [first[0].new_empty(shape) for shape in kernel.output_shapes((steps,), batch)[count:]]
-        done = 0
-        try:
-            for start, end in Progress(pieces(steps, every, progress), progress):
-                after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
-                inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
-                into = [*after, *[output[start:end] for output in outputs]]
-                results = kernel.run(inputs, (end - start,), batch, into)
-                if every > 1:
-                    for state, result in zip(states, results, strict=False):
-                        state[start // every + 1] = result[-1]
-                done = end
-        except KeyboardInterrupt:
-            if not progress:
-                raise
-            states, outputs = [state[: done // every + 1] for state in states], [output[:done] for output in outputs]
+        outputs = [first[0].new_empty(shape) for shape in kernel.output_shapes((steps,), batch)[len(first) :]]
+        for start, end in Progress(pieces(steps, every, progress), progress):
+            after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
+            inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
+            into = [*after, *[output[start:end] for output in outputs]]
+            results = kernel.run(inputs, (end - start,), batch, into)
+            if every > 1:
+                for state, result in zip(states, results, strict=False):
+                    state[start // every + 1] = result[-1]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors, *states)
         ctx.save_for_forward(*tensors, *states)
-        ctx.made = rollout, kernel, batch, every, done
+        ctx.call = rollout, kernel, batch, every, steps
         return (*states, *outputs)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        rollout, kernel, batch, every, done = ctx.made
-        count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
-        total = len(rollout.step.inputs)
-        streams, constants = [s[:done] for s in ctx.saved_tensors[count:behind]], ctx.saved_tensors[behind:total]
-        states, last = ctx.saved_tensors[total:], [state[-1] for state in ctx.saved_tensors[total:]]
+        rollout, kernel, batch, every, steps = ctx.call
+        count, total = len(rollout.carry), len(rollout.step.inputs)
+        _, streams, constants = rollout.split(ctx.saved_tensors[:total])
+        states = ctx.saved_tensors[total:]
+        last = [state[-1] for state in states]
         wanted = tuple(ctx.needs_input_grad[5 + count :])
-        carried, direct = cotangents[:count], cotangents[count:]
-        given = (*[every == 1 and g is not None for g in carried], *[g is not None for g in direct])
+        of_states, of_outputs = cotangents[:count], cotangents[count:]
+        given = (*[every == 1 and g is not None for g in of_states], *[g is not None for g in of_outputs])
         shared = tuple(slot.shared for slot in kernel.program.inputs[count:])
         back = rollout.backward(wanted, given, shared)
         adjoint = [state.new_zeros(state.shape[1:]) for state in states]
-        found: dict[int, list[torch.Tensor]] = {}
-        for start, end in reversed(pieces(done, every, False)):
+        gradients: dict[int, list[torch.Tensor]] = {}
+        for start, end in reversed(pieces(steps, every, False)):
             here = [state[start // every] for state in states]
             inputs = [stream[start:end] for stream in streams]
             before = [state[:-1] for state in states]
             if every > 1:
                 before = [s[:-1] for s in _Rolled.apply(rollout, kernel, batch, 1, False, *here, *inputs, *constants)]
-                ends = [g if g is None else g[start // every + 1] for g in carried]
+                ends = [g if g is None else g[start // every + 1] for g in of_states]
                 adjoint = [a if g is None else a + g for a, g in zip(adjoint, ends, strict=True)]
-            grads = [g[1:] for g in carried if g is not None] if every == 1 else []
-            grads += [g[start:end] for g in direct if g is not None]
+            grads = [g[1:] for g in of_states if g is not None] if every == 1 else []
+            grads += [g[start:end] for g in of_outputs if g is not None]
             tensors = [*before[:count], *inputs, *grads, *constants, *(last if rollout.guarded else ()), *adjoint]
-            results = dict(zip(back.program.outputs, call(back, tensors, (end - start,)), strict=True))
-            by_position = {int(slot.name): result for slot, result in results.items()}
+            results = zip(back.program.outputs, call(back, tensors, (end - start,)), strict=True)
+            by_position = {int(slot.name): result for slot, result in results}
             adjoint = [by_position[i] for i in range(count)]
             for i in by_position.keys() - range(count):
-                found.setdefault(i, []).append(by_position[i])
-        first = [a if g is None else a + rollout.passed(g[0], last) for a, g in zip(adjoint, carried, strict=True)]
+                gradients.setdefault(i, []).append(by_position[i])
+        first = [a if g is None else a + rollout.passed(g[0], last) for a, g in zip(adjoint, of_states, strict=True)]
         rest: list[Any] = [None] * (total - count)
-        for i, parts in found.items():
-            left = ctx.saved_tensors[i].shape[0] - done if i < behind else 0
-            parts = [*([parts[0].new_zeros((left, *parts[0].shape[1:]))] if left else []), *parts]
-            rest[i - count] = torch.cat(parts[::-1]) if i < behind else sum(parts)
+        for i, parts in gradients.items():
+            streamed = i < count + len(streams)
+            rest[i - count] = torch.cat(parts[::-1]) if streamed else sum(parts)
         return (None,) * 5 + (*first, *rest)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Any:
-        rollout, kernel, batch, every, done = ctx.made
-        count, behind = len(rollout.carry), len(rollout.carry) + len(rollout.streams)
-        saved = ctx.saved_tensors
-        tensors, states = saved[: len(rollout.step.inputs)], saved[len(rollout.step.inputs) :]
-        given = tangents[5:]
-        until = [x if i < count or i >= behind else x[:done] for i, x in enumerate(tensors)]
-        moving = [x if i < count or i >= behind else x[:done] for i, x in enumerate(given) if x is not None]
-        pushed, places = kernel.jvp(tuple(x is not None for x in given))
-        found = dict(zip(places, pushed.run([*until, *moving], (done,), batch), strict=True)) if places else {}
-        kept = [*range(every - 1, done - 1, every), *([done - 1] if done else [])]
+        rollout, kernel, batch, every, steps = ctx.call
+        total = len(rollout.step.inputs)
+        tensors, states = ctx.saved_tensors[:total], ctx.saved_tensors[total:]
+        moving = tangents[5:]
+        pushed, positions = kernel.jvp(tuple(x is not None for x in moving))
+        inputs = [*tensors, *[x for x in moving if x is not None]]
+        pushed_results = pushed.run(inputs, (steps,), batch) if positions else []
+        along = dict(zip(positions, pushed_results, strict=True))
         results: list[torch.Tensor] = []
-        for i, (state, first) in enumerate(zip(states, given, strict=False)):
+        for i, (state, first) in enumerate(zip(states, moving, strict=False)):
             start = torch.zeros_like(state[0]) if first is None else first
-            rest = found[i][kept] if i in found else torch.zeros_like(state[1:])
+            rest = along[i][kept_steps(steps, every)] if i in along else torch.zeros_like(state[1:])
             results.append(torch.cat([start[None], rest]))
-        shapes = kernel.output_shapes((done,), batch)
-        results += [found[i] if i in found else states[0].new_zeros(shapes[i]) for i in range(count, len(shapes))]
-        return tuple(results)
+        shapes = kernel.output_shapes((steps,), batch)
+        places = range(len(states), len(shapes))
+        return (*results, *[along[i] if i in along else states[0].new_zeros(shapes[i]) for i in places])
+
+
+def kept_steps(steps: int, every: int) -> list[int]:
+    """Return which of the carries after each step are kept: every k-th, and the last."""
+    return [*range(every - 1, steps - 1, every), *([steps - 1] if steps else [])]
 
 
 def pieces(steps: int, every: int, progress: bool) -> list[tuple[int, int]]:
@@ -336,6 +352,11 @@ def inline(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]
     for nodes, given in zip(sources, values, strict=True):
         mapping.update(zip(nodes, [graph.lift(value) for value in given], strict=True))
     return [copy(target, mapping, graph) for target in targets]
+
+
+def _scalar(value: Any) -> Any:
+    """An array without dimensions as the scalar that it holds."""
+    return value.item() if value.shape == () else value
 
 
 def flat(value: Any) -> list[Any]:

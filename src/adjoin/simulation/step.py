@@ -1,65 +1,46 @@
-"""One step of time, over scalars: what it is of, and what comes out."""
+"""One step of time over scalars: what an integrator computes, and everything that outputs can ask of it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from adjoin.collision.pairs import Pair
+import numpy as np
+import torch
+
 from adjoin.constraints.blocks import Block
-from adjoin.constraints.rows import Contact, Equality, brakes, holds, stops
-from adjoin.constraints.solver import Solver
-from adjoin.dynamics.state import State
+from adjoin.constraints.rows import Contact
+from adjoin.simulation.state import Contacts
 from adjoin.spatial.scalar import Scalar
+from adjoin.trace import select
 
 if TYPE_CHECKING:
-    from adjoin.simulation.plant import Plant
+    from adjoin.simulation.world import Plant
+
+STAGES = ("state", "control", "parameters", "forces", "inertia", "impulses", "velocity", "configuration")
+"""The stages of a step, in the order in which they are computed."""
 
 
-@dataclass(frozen=True)
-class Physics:
-    """What a simulator simulates: constants of its kernels.
-
-    Attributes:
-        dt: s.
-        contact: the solver.
-        integrator: how steps are taken.
-        pairs: shapes that can touch.
-        constraints: frames that are held, joints that are coupled.
-        limits: whether joints have stops.
-    """
-
-    dt: float
-    contact: Solver
-    integrator: "Integrator"
-    pairs: tuple[Pair, ...]
-    constraints: tuple[Equality, ...] = ()
-    limits: bool = True
-
-
-class Stepped(NamedTuple):
-    """A state after a step.
+class StepResult(NamedTuple):
+    """What an integrator computes.
 
     Attributes:
-        q: nq scalars.
-        v: nv scalars.
-        impulses: of all constraint rows, contacts first.
-        contacts: in order.
-        modes: of all constraints, see `Settled`.
-        stages: what was computed on the way, in order, by name.
+        q: The configuration after the step, nq scalars.
+        v: The velocity after it, nv scalars.
+        acceleration: The change of velocity over dt, in the axes of the beginning, nv scalars.
+        impulses: The impulses of all constraint rows, contacts first.
+        contacts: The contacts, in order.
+        modes: What each constraint does, see `ConstraintSolution`.
+        stages: Intermediate results by name, see `STAGES`.
     """
 
     q: list[Scalar]
     v: list[Scalar]
+    acceleration: list[Scalar]
     impulses: list[Scalar]
     contacts: list[Contact]
     modes: list[Scalar]
     stages: dict[str, list[Scalar]]
-
-
-def other_blocks(state: State, physics: Physics) -> list[Block]:
-    """All constraints but contacts."""
-    stopped = stops(state) if physics.limits else []
-    return [*stopped, *brakes(state, physics.dt), *holds(state, physics.constraints)]
 
 
 class Integrator(Protocol):
@@ -70,13 +51,140 @@ class Integrator(Protocol):
 
     def advance(
         self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
-    ) -> Stepped:
-        """One step.
+    ) -> StepResult:
+        """Take one step.
 
         Args:
-            plant: what is stepped.
-            q: nq scalars.
-            v: nv scalars.
-            start: impulses of the step before, if the solver keeps them.
+            plant: What is stepped.
+            q: The configuration, nq scalars.
+            v: The velocity, nv scalars.
+            start: The contact impulses of the step before, if the solver keeps them.
         """
         ...
+
+
+class Step(Mapping[str, Any]):
+    """One traced step: its values by name, each computed when first asked for.
+
+    An output of a rollout is one of these values, or a traced function of them. `step_value` adds more.
+
+    Args:
+        plant: What was stepped.
+        before: The carry before the step, by name.
+        after: The carry after it.
+        result: What the integrator computed.
+    """
+
+    def __init__(self, plant: "Plant", before: Mapping[str, Any], after: Mapping[str, Any], result: StepResult):
+        self.plant, self.before, self.after, self.result = plant, before, after, result
+        self._computed: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._computed:
+            self._computed[name] = STEP_VALUES[name](self)
+        return self._computed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(STEP_VALUES)
+
+    def __len__(self) -> int:
+        return len(STEP_VALUES)
+
+
+STEP_VALUES: dict[str, Callable[[Step], Any]] = {}
+"""Everything that can be computed of a step, by name."""
+
+
+def step_value(function: Callable[[Step], Any]) -> Callable[[Step], Any]:
+    """Register a function of a step under its own name: outputs and traced functions may then ask for it."""
+    STEP_VALUES[function.__name__] = function
+    return function
+
+
+def array(values: Any) -> np.ndarray:
+    """Return scalars as an array of objects."""
+    return np.array(values, dtype=object)
+
+
+@step_value
+def q(step: Step) -> Any:
+    """The configuration before the step, (nq,)."""
+    return array(step.before["q"])
+
+
+@step_value
+def v(step: Step) -> Any:
+    """The velocity before the step, (nv,)."""
+    return array(step.before["v"])
+
+
+@step_value
+def control(step: Step) -> Any:
+    """The control of the step, (nu,)."""
+    return array(step.plant.control)
+
+
+@step_value
+def next_q(step: Step) -> Any:
+    """The configuration after the step, (nq,)."""
+    return array(step.after["q"])
+
+
+@step_value
+def next_v(step: Step) -> Any:
+    """The velocity after the step, (nv,)."""
+    return array(step.after["v"])
+
+
+@step_value
+def status(step: Step) -> Any:
+    """The status after the step, see `SimulatorState`."""
+    return step.after["status"]
+
+
+@step_value
+def acceleration(step: Step) -> Any:
+    """The generalized acceleration, averaged over the step, in the axes of its beginning, (nv,)."""
+    return array(step.result.acceleration)
+
+
+@step_value
+def contacts(step: Step) -> Any:
+    """Where shapes touch as the step begins, and with what force: `Contacts`."""
+    points, forces, first = step.result.contacts, [], 0
+    for contact in points:
+        impulses = step.result.impulses[first : first + len(contact.block.rows)][:3]
+        first += len(contact.block.rows)
+        force: list[Scalar] = [0.0, 0.0, 0.0]
+        for impulse, axis in zip(impulses, contact.axes, strict=False):
+            force = [f + impulse * x / step.plant.world.dt for f, x in zip(force, axis, strict=True)]
+        forces.append(force)
+    parts: list[Any] = [array([contact.point.distance for contact in points]).reshape(len(points))]
+    for part in ([c.point.position for c in points], [c.point.normal for c in points], forces):
+        parts.append(array(part).reshape(len(points), 3))
+    return Contacts(*parts)
+
+
+@step_value
+def constraint_modes(step: Step) -> Any:
+    """What each contact, then joint limit, joint friction and equality does: 0 inactive, 1 holding, 2 slipping."""
+    return array(step.result.modes)
+
+
+@step_value
+def fault(step: Step) -> Any:
+    """Which of the `STAGES` was not finite first, counted from 1; 0 if all were."""
+    parts: dict[str, list[Scalar]] = {
+        "state": [*step.before["q"], *step.before["v"]],
+        "control": list(step.plant.control),
+        "parameters": step.plant.finite_parameters,
+        **step.result.stages,
+        "velocity": step.result.v,
+        "configuration": step.result.q,
+    }
+    first: Scalar = 0.0
+    for code, name in reversed([*enumerate(STAGES, 1)]):
+        if parts.get(name):
+            finite = functools.reduce(operator.and_, [abs(x) < torch.inf for x in parts[name]])
+            first = select(finite, first, float(code))
+    return first

@@ -3,7 +3,7 @@
     from adjoin.viewer import Viewer, record
 
     viewer = Viewer(model)                       # a page on this machine, at viewer.url
-    viewer.play(path.q, dt, contacts=path.outputs)
+    viewer.play(path.q, dt, contacts=path.outputs["contacts"])
     record(model, path.q, dt, "motion.html")     # plays offline
 
 Pages are made with viser, `pip install 'adjoin[viewer]'`.

@@ -77,7 +77,7 @@ def motion(
         model: the robot.
         q: (steps, nq) or (steps, environments, nq).
         dt: seconds from one step to the next.
-        contacts: what `Simulator.contacts` gave for these steps, or the outputs of a rollout with contacts=True.
+        contacts: what `Simulator.contacts` gave for these steps, or the output "contacts" of a rollout.
         environments: how many there must be, if it is known.
         rate: frames a second that are kept at most.
     """
@@ -95,8 +95,8 @@ def _forces(caller: str, contacts: Any, batch: torch.Size, kept: torch.Tensor) -
     named = contacts if isinstance(contacts, Mapping) else getattr(contacts, "_asdict", dict)()
     if "position" not in named or "force" not in named:
         raise InputError(
-            f"{caller}: contacts must be what Simulator.contacts gives, or the outputs of a rollout with "
-            f"contacts=True; got {'a mapping of ' + ', '.join(named) if named else type(contacts).__name__}"
+            f"{caller}: contacts must be what Simulator.contacts returns, or the output 'contacts' of a rollout; "
+            f"got {'a mapping of ' + ', '.join(named) if named else type(contacts).__name__}"
         )
     steps, environments = batch
     found = []

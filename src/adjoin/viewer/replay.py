@@ -45,8 +45,8 @@ def record(
         q: (steps, nq), or (steps, environments, nq) for many robots in a grid.
         dt: seconds from one step to the next.
         path: of the file.
-        contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the outputs of a rollout
-            with contacts=True.
+        contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the output "contacts"
+            of a rollout.
         title: of the page; by default the robot's name.
         frames: whether to draw the frames of links.
         center_of_mass: whether to draw the center of mass.

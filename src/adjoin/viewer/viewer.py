@@ -91,8 +91,8 @@ class Viewer:
         Args:
             q: (steps, nq) or (steps, environments, nq).
             dt: seconds from one step to the next.
-            contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the outputs of a
-                rollout with contacts=True.
+            contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the output
+                "contacts" of a rollout.
         """
         shown = motion("Viewer.play", self.model, q, dt, contacts, environments=len(self.q))
         self._arrows.visible = contacts is not None

@@ -23,9 +23,13 @@ from adjoin.progress import announced
 
 @dataclass(frozen=True)
 class PerStep:
-    """Marks an input of `function` as a stream: (steps, ..., *shape), for `scan`."""
+    """Marks what there is one of for each step.
 
-    shape: int | tuple[int, ...]
+    Where inputs of `function` are declared, it marks a shape: the input is a stream, (steps, ..., *shape), for `scan`.
+    Where tensors are passed by name, it marks a tensor whose first dimension is time.
+    """
+
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
 def _spec(owner: str, name: str, shape: Any) -> TensorSpec:
     steps, table = None, isinstance(shape, Table)
     if isinstance(shape, PerStep):
-        shape, steps = shape.shape, "steps"
+        shape, steps = shape.value, "steps"
     elif isinstance(shape, Table):
         shape = shape.shape
     if isinstance(shape, int) and not isinstance(shape, bool):

@@ -1,0 +1,320 @@
+"""The traced step of a world as an object: what it carries, takes and computes, over scalars.
+
+A `World` is frozen. Its signature is declared: `carry` is what a step hands to the next, `inputs` what it takes anew
+each time, `parameters` the numbers that a call may pass in the place of its own. Rollouts, control, identification and
+diagnostics all use this object; `Simulator` is its face to torch.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.collision import pairs as collision_pairs
+from adjoin.collision.pairs import Pair
+from adjoin.collision.terrain import KINDS, Heightfield, OnTerrain
+from adjoin.compiler.ir.graph import Graph, tracing
+from adjoin.compiler.ir.kinds import TABLE
+from adjoin.compiler.ir.scratch import Lookup
+from adjoin.compiler.runtime.function import Table
+from adjoin.constraints.blocks import Block
+from adjoin.constraints.pgs import PGS
+from adjoin.constraints.rows import GROUND, Contact, Equality, contacts, equalities, joint_frictions, joint_limits
+from adjoin.constraints.solver import Solver
+from adjoin.dynamics.robot import Robot
+from adjoin.dynamics.state import ExternalForce, State
+from adjoin.errors import InputError
+from adjoin.model import parameters
+from adjoin.model.model import Model
+from adjoin.model.parts import WORLD, Frame, Geometry
+from adjoin.simulation.arguments import bind
+from adjoin.simulation.integrators import SemiImplicit
+from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE
+from adjoin.simulation.step import Integrator, Step
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import detach, minimum, select
+
+FASTEST = 1e6  # rad/s or m/s: what moves faster has exploded
+FARTHEST = 1e10  # m: what is farther away has exploded
+FORCE = "force"
+TERRAIN = "terrain"
+CONTACT = "contact_"
+UNBOUNDED = ("lower", "upper", "velocity_limit", "effort_limit")
+"""Parameters that may be infinite."""
+
+Values = dict[str, Any]
+Residual = Callable[..., Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class World:
+    """A model and its physics; `World.of` chooses what can touch.
+
+    Attributes:
+        model: The robots and what is around them.
+        dt: The time step, s.
+        contact: How contacts and other constraints are solved.
+        integrator: How steps are taken.
+        pairs: The shapes that can touch.
+        constraints: Frames and joints that are held to one another.
+        limits: Whether joints have limits.
+        terrain: The ground, if it is not flat.
+        residual: What the model lacks: a traced function of what a step has and of named tensors, that returns
+            additions by name: "force", nv generalized forces, or any parameter in its shape.
+    """
+
+    model: Model
+    dt: float
+    contact: Solver = field(default_factory=PGS)
+    integrator: Integrator = field(default_factory=SemiImplicit)
+    pairs: tuple[Pair, ...] = ()
+    constraints: tuple[Equality, ...] = ()
+    limits: bool = True
+    terrain: Heightfield | None = None
+    residual: Residual | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        dt: float,
+        *,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        ignore: Sequence[tuple[str, str]] = (),
+        self_collision: bool = False,
+        ground: bool | None = None,
+        terrain: Heightfield | None = None,
+        **options: Any,
+    ) -> "World":
+        """Build the world of a model: add the ground and choose the pairs that can touch. See `Simulator`."""
+        if terrain is not None and ground is False:
+            raise InputError("Simulator: terrain is ground; pass ground=True, or leave it out")
+        if ground is None:
+            floating = any(body.parent == WORLD and body.joint.type.floating for body in model.bodies)
+            loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
+            ground = (floating and loose) or terrain is not None
+        model = with_ground(model) if ground else model
+        candidates, _ = collision_pairs.pairs(model, pairs, ignore, self_collision)
+        if terrain is not None:
+            candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
+        world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
+        world.integrator.require(model.name, world._traced_constraints[1])
+        points = {pair: tuple(c.number for c in world.contacts if c.pair is pair) for pair in world.pairs}
+        chosen = replace(world, pairs=tuple(replace(pair, points=k) for pair, k in points.items() if k))
+        chosen.__dict__["_traced_constraints"] = world._traced_constraints  # they are the same
+        return chosen
+
+    # Signature
+
+    @cached_property
+    def carry(self) -> dict[str, tuple[int, ...]]:
+        """Return the names and shapes of what a step hands to the next."""
+        rows = sum(len(contact.block.rows) for contact in self.contacts)
+        memory = {"impulses": (rows,)} if self.contact.warm and rows else {}
+        return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **memory}
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """Return the names and shapes of what a step takes; external forces come on top, (6,) for a frame."""
+        return {"control": (self.model.nu,)}
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Return the names and shapes of the numbers that a call may pass in the place of the world's own."""
+        declared: dict[str, Any] = {
+            name: parameters.shape(self.model, parameters.named(name)) for name in parameters.names()
+        }
+        declared.update({f"{CONTACT}{name}": () for name in self.contact.parameters})
+        if self.terrain is not None:
+            declared[TERRAIN] = Table(self.terrain.shape)
+        return declared
+
+    def check_params(
+        self, params: Mapping[str, torch.Tensor] | None, like: torch.Tensor, batch: Sequence[int]
+    ) -> dict[str, torch.Tensor]:
+        """Check the parameters of a call, and add those that kernels always take: the heights of terrain.
+
+        Args:
+            params: What the call was passed, by name.
+            like: A tensor of the dtype and device of the call.
+            batch: The batch shape of the call.
+        """
+        passed = dict(params or {})
+        checked: dict[str, torch.Tensor] = {}
+        for name in [name for name in passed if name.startswith(CONTACT) or name == TERRAIN]:
+            if name not in self.parameters:
+                own = [known for known in self.parameters if known.startswith(CONTACT) or known == TERRAIN]
+                raise InputError(f"params: {name!r} is not a parameter of this simulator; its own are {', '.join(own)}")
+            checked[name] = passed.pop(name)
+            if name != TERRAIN:
+                parameters.check_shape(name, checked[name], (), tuple(batch))
+        if self.terrain is not None and TERRAIN not in checked:
+            checked[TERRAIN] = self.terrain.heights_like(like)
+        return {**self.model.check_parameters(passed, tuple(batch)), **checked}
+
+    @cached_property
+    def _traced_constraints(self) -> tuple[list[Contact], list[Block]]:
+        """The contacts and all constraints, over unknown scalars."""
+        with tracing(graph := Graph()):
+            params: Values = {}
+            if self.terrain is not None:
+                params[TERRAIN] = Lookup(graph.fresh("table", (), 1, TABLE), self.terrain.shape)
+            q = [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)]
+            state, solver = Plant(replace(self, residual=None), params).at(q, [0.0] * self.model.nv)
+            touching = contacts(state, self.pairs, solver.elliptic)
+            return touching, [*[contact.block for contact in touching], *self.other_blocks(state)]
+
+    @property
+    def contacts(self) -> list[Contact]:
+        """Return the contacts that a step has, in order."""
+        return self._traced_constraints[0]
+
+    def other_blocks(self, state: State) -> list[Block]:
+        """Return all constraints of a state but its contacts."""
+        limits = joint_limits(state) if self.limits else []
+        return [*limits, *joint_frictions(state, self.dt), *equalities(state, self.constraints)]
+
+    # The step
+
+    def plant(
+        self,
+        control: Sequence[Scalar] = (),
+        params: Values | None = None,
+        external: Values | None = None,
+        tensors: Values | None = None,
+    ) -> "Plant":
+        """Return what is stepped: this world with the values of one call."""
+        return Plant(self, params or {}, list(control), external or {}, tensors or {})
+
+    def step(self, plant: "Plant", carry: Values) -> tuple[Values, Step]:
+        """Take a step.
+
+        Args:
+            plant: This world with the values of one call.
+            carry: What the step before handed on.
+
+        Returns:
+            The carry after it, frozen where the step went wrong; and the step, for what else is asked of it.
+        """
+        q, v, status = list(carry["q"]), list(carry["v"]), carry["status"]
+        result = self.integrator.advance(plant, q, v, carry.get("impulses"))
+        speed, place = (sum((x * x for x in part), 0.0) for part in (result.v, result.q))
+        finite = sum((abs(x) for x in (*result.v, *result.q, *plant.finite_parameters)), 0.0) < math.inf
+        fine = finite & (speed < FASTEST**2) & (place < FARTHEST**2)
+        wrong = select(finite, float(EXPLODED), float(NOT_FINITE))
+        after = select(status == float(FINE), select(fine, float(FINE), wrong), status)
+        going = after == float(FINE)
+
+        def unless_frozen(new: Sequence[Scalar], old: Sequence[Scalar]) -> list[Scalar]:
+            return [select(going, a, b) for a, b in zip(new, detach(old), strict=True)]
+
+        following: Values = {"q": unless_frozen(result.q, q), "v": unless_frozen(result.v, v), "status": after}
+        if "impulses" in carry:
+            kept = list(carry["impulses"])
+            following["impulses"] = unless_frozen(result.impulses[: len(kept)], kept)
+        return following, Step(plant, carry, following, result)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A world with the values of one call, over scalars.
+
+    Attributes:
+        world: What is simulated.
+        params: Values of parameters by name; the others are the world's own.
+        control: nu scalars.
+        external: Frame name -> six scalars, [force; moment] at the frame's origin in world axes.
+        tensors: Named tensors, for the residual.
+    """
+
+    world: World
+    params: Values = field(default_factory=dict)
+    control: Sequence[Scalar] = ()
+    external: Values = field(default_factory=dict)
+    tensors: Values = field(default_factory=dict)
+
+    @property
+    def model(self) -> Model:
+        """Return the model."""
+        return self.world.model
+
+    @cached_property
+    def finite_parameters(self) -> list[Scalar]:
+        """Return the passed parameters that must be finite; limits may be infinite, but must be numbers."""
+        scalars: list[Scalar] = []
+        for name, value in self.params.items():
+            passed = [] if name == TERRAIN else np.array(value, dtype=object).ravel().tolist()
+            scalars += [minimum(abs(x), 1.0) for x in passed] if name in UNBOUNDED else passed
+        return scalars
+
+    def at(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[State, Solver]:
+        """Return the robot at a place, with forces of the residual as its `tau`, and the contact solver there."""
+        params, added = dict(self.params), self._residual(q, v)
+        force = added.pop(FORCE, [0.0] * self.model.nv)
+        for name, more in added.items():
+            value = params[name] if name in params else self._own(name)
+            params[name] = np.array(value, dtype=object).reshape(more.shape) + more
+        solver: Any = self.world.contact
+        passed = {name: params.pop(name) for name in [*params] if name.startswith(CONTACT)}
+        if passed:
+            scalars = {name[len(CONTACT) :]: np.array(x, dtype=object).item() for name, x in passed.items()}
+            solver = replace(solver, **scalars)
+        robot = self._robot(params)
+        return State(robot, q, v, tau=force, external=[self._load(robot, name) for name in self.external]), solver
+
+    def _own(self, name: str) -> Any:
+        if name.startswith(CONTACT):
+            return getattr(self.world.contact, name[len(CONTACT) :])
+        return Robot(self.model).numbers(name)
+
+    def _robot(self, params: Values) -> Robot:
+        if self.world.terrain is None:
+            return Robot(self.model, params)
+        heights, ground = params.pop(TERRAIN), self.model.geometry_index(GROUND)
+        return OnTerrain(self.model, params, ground, self.world.terrain, lambda row, column: heights[row, column])
+
+    def _load(self, robot: Robot, name: str) -> ExternalForce:
+        frame = self.model.frame_index(name)
+        body = self.model.frames[frame].body
+        return ExternalForce(body, robot.frames[frame], self.external[name], "local_world_aligned")
+
+    def _residual(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> Values:
+        """Return what the residual adds, in the shapes that it should have."""
+        if self.world.residual is None:
+            return {}
+        values = {name: np.array(x, dtype=object) for name, x in (("q", q), ("v", v), ("control", self.control))}
+        returned = bind("the residual", self.world.residual, values, self.tensors)
+        if not isinstance(returned, Mapping):
+            raise InputError(f"residual: it must return a dict of additions by name, got a {type(returned).__name__}")
+        shapes = {FORCE: (self.model.nv,), **self.world.parameters}
+        added = {}
+        for name, value in returned.items():
+            if name not in shapes or name == TERRAIN:
+                known = ", ".join(known for known in shapes if known != TERRAIN)
+                raise InputError(f"residual: no parameter is called {name!r}; it can add to: {known}")
+            added[name] = np.array(value, dtype=object)
+            if added[name].shape != shapes[name]:
+                raise InputError(f"residual: {name!r} has the shape {added[name].shape}; it must be {shapes[name]}")
+        return added
+
+
+def _stands_on_terrain(model: Model, pair: Pair, chosen: bool) -> bool:
+    """Whether a pair is not with terrain, or of a shape that can stand on it."""
+    first, second = (model.geometries[index] for index in (pair.first, pair.second))
+    if second.name != GROUND or first.kind in KINDS:
+        return True
+    if chosen:
+        raise InputError(f"Simulator: {first.name!r} is a {first.kind}; on terrain stand: {', '.join(KINDS)}")
+    return False
+
+
+def with_ground(model: Model) -> Model:
+    """Return the model with a plane at z = 0."""
+    if GROUND in [part.name for part in (*model.frames, *model.geometries)]:
+        raise InputError(f"Simulator: {model.name!r} has something called {GROUND!r} already; pass ground=False")
+    shape = Geometry(GROUND, "plane", WORLD, GROUND)
+    return replace(model, frames=(*model.frames, Frame(GROUND, WORLD)), geometries=(*model.geometries, shape))

@@ -1,0 +1,192 @@
+"""Rollouts of a world: controller, steps and outputs traced into one kernel."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.errors import InputError
+from adjoin.simulation.arguments import Argument, bind
+from adjoin.simulation.rollout import Rollout
+from adjoin.simulation.state import FINE, Trajectory, map_structure
+from adjoin.simulation.step import STEP_VALUES
+from adjoin.simulation.world import Plant, Values, World
+
+Outputs = Sequence[str] | Mapping[str, str | Callable[..., Any]]
+"""What a rollout returns besides its states: names of step values, or labels with a name or a traced function."""
+
+
+class WorldRollout:
+    """One call of a rollout.
+
+    Args:
+        label: What the call is, for messages.
+        world: What is simulated.
+        kernels: Kernels of earlier calls, by what they were traced for.
+        carry: The state to begin with, by name.
+        controls: See `Simulator.rollout`, like all that follows.
+        steps: See `Simulator.rollout`.
+        controller: See `Simulator.rollout`.
+        outputs: See `Simulator.rollout`.
+
+    Attributes:
+        steps: How many there are.
+        functions: The traced functions that the call was given.
+        inputs: What the kernel takes besides the carry, by the names of its inputs; the caller adds to it.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        world: World,
+        kernels: dict[Any, Any],
+        carry: Mapping[str, torch.Tensor],
+        controls: torch.Tensor | None,
+        steps: int | None,
+        controller: Callable[..., Any] | None,
+        outputs: Outputs,
+    ):
+        self.label, self.world, self.kernels, self.carry, self.controller = label, world, kernels, carry, controller
+        model = world.model
+        if model.nv == 0:
+            raise InputError(f"{label}: nothing of {model.name!r} moves; load it with floating_base=True")
+        self.outputs = check_outputs(label, outputs)
+        self.functions = [x for x in (controller, *self.outputs.values()) if callable(x)]
+        self.steps = self._count(controls, steps)
+        if controls is None:
+            controls = carry["q"].new_zeros((self.steps, model.nu))
+        batch, shape = carry["q"].shape[:-1], (model.nu,)
+        if controller is not None:
+            own = controls.shape[1 : 1 + len(batch)] == batch
+            shape = tuple(controls.shape[1 + len(batch) :] if own else controls.shape[1:])
+        elif controls.dim() < 2 or controls.shape[-1] != model.nu:
+            none = "; it has no actuators: with_motors() and with_servos() give it some" if model.nu == 0 else ""
+            raise InputError(
+                f"{label}: controls of {model.name!r} must have the shape (steps, ..., {model.nu}), "
+                f"got {tuple(controls.shape)} for states of the batch shape {tuple(batch)}{none}"
+            )
+        self.inputs = {"control": Argument(shape, controls, True)}
+
+    def _count(self, controls: Any, steps: int | None) -> int:
+        """How many steps there are."""
+        if controls is None:
+            if not isinstance(steps, int) or steps < 0:
+                raise InputError(f"{self.label}: pass controls, (steps, ..., nu), or how many steps to take as steps=")
+            return steps
+        if not isinstance(controls, torch.Tensor):
+            raise InputError(f"{self.label}: controls must be a torch tensor, got {type(controls).__name__}")
+        count = len(controls) if controls.dim() else 0
+        if steps is not None and count != steps:
+            raise InputError(f"{self.label}: there are {count} controls for {steps} steps")
+        return count
+
+    def run(
+        self, every: int = 1, progress: bool = False, nudges: Mapping[str, torch.Tensor] | None = None
+    ) -> Trajectory:
+        """Take the steps.
+
+        Args:
+            every: See `Simulator.rollout`.
+            progress: See `Simulator.rollout`.
+            nudges: What is added to q and v after each step, (steps, ..., n); for `diagnose`, which then also gets the
+                outputs "fault" and "constraint_modes".
+        """
+        inputs = dict(self.inputs)
+        for name, x in (nudges or {}).items():
+            inputs[f"nudge_{name}"] = Argument(self.world.carry[name], x, True)
+        wanted = {**self.outputs, **({name: name for name in ("fault", "constraint_modes")} if nudges else {})}
+        shapes = tuple((name, x.shape, x.streamed) for name, x in inputs.items())
+        key = (self.label, self.controller, tuple(wanted.items()), shapes)
+        if key not in self.kernels:
+            self.kernels[key] = self._trace(wanted, inputs, tuple(nudges or ()))
+        rollout, structure = self.kernels[key]
+        streams = {name: x.tensor for name, x in inputs.items() if x.streamed}
+        constants = {name: x.tensor for name, x in inputs.items() if not x.streamed}
+        states, arrays = rollout(self.carry, streams, constants, every, progress)
+        q, v = states.pop("q"), states.pop("v")
+        empty = v.new_empty((self.steps, *v.shape[1:-1]))
+
+        def result(place: str | tuple[int, ...]) -> torch.Tensor:
+            return arrays[place] if isinstance(place, str) else empty.new_empty((*empty.shape, *place))
+
+        return Trajectory(q, v, states, map_structure(lambda place: result(place.value), structure))
+
+    def _trace(
+        self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument], nudged: Sequence[str]
+    ) -> tuple[Rollout, dict[str, Any]]:
+        """The rollout, and for each output the structure of what it returns."""
+        structure: dict[str, Any] = {}
+
+        def step(carry: Values, elements: Values, constants: Values) -> tuple[Values, Values]:
+            values = {**elements, **constants}
+            if self.controller is not None:
+                values["control"] = self._control(carry, values)
+            plant = plant_of(self.world, values)
+            after, taken = self.world.step(plant, carry)
+            for name in nudged:  # before the outputs, which may depend on what follows the step
+                after[name] = np.array(after[name]) + elements[f"nudge_{name}"]
+            results: Values = {}
+
+            def place(value: Any) -> _Place:
+                scalars = np.array(value, dtype=object)
+                if not scalars.size:
+                    return _Place(scalars.shape)
+                results[str(len(results))] = scalars
+                return _Place(str(len(results) - 1))
+
+            for label, what in wanted.items():
+                bound = functools.partial(bind, f"the output {label!r}", what, taken, plant.tensors)
+                structure[label] = map_structure(place, taken[what] if isinstance(what, str) else bound())
+            return after, results
+
+        streams = {name: x.shape for name, x in inputs.items() if x.streamed}
+        constants = {name: x.shape for name, x in inputs.items() if not x.streamed}
+        name = f"{self.label}({self.world.model.name})"
+        rollout = Rollout(name, step, self.world.carry, streams, constants, lambda last: last["status"] == float(FINE))
+        return rollout, structure
+
+    def _control(self, carry: Values, values: Values) -> np.ndarray:
+        assert self.controller is not None
+        known = {"q": carry["q"], "v": carry["v"], "status": carry["status"], "control": values["control"]}
+        control = np.array(bind("the controller", self.controller, known, part(values, "tensors")), dtype=object)
+        if control.shape != (nu := self.world.model.nu,):
+            raise InputError(f"{self.label}: the controller returned {control.shape}; a control is ({nu},)")
+        return control
+
+
+class _Place:
+    """Where an output is: the name of a result, or the shape of one without numbers."""
+
+    def __init__(self, value: str | tuple[int, ...]):
+        self.value = value
+
+
+def check_outputs(label: str, outputs: Outputs) -> dict[str, str | Callable[..., Any]]:
+    """Return the outputs of a call by label."""
+    if isinstance(outputs, str):
+        raise InputError(f"{label}: outputs must be a list of names, or a mapping from labels; got {outputs!r}")
+    labels: dict[str, str | Callable[..., Any]] = {}
+    labels.update(outputs if isinstance(outputs, Mapping) else {name: name for name in outputs})
+    for name, what in labels.items():
+        if not callable(what) and what not in STEP_VALUES:
+            raise InputError(f"{label}: no output {what!r} for {name!r}; outputs: {', '.join(STEP_VALUES)}")
+    return labels
+
+
+def plant_of(world: World, values: Values) -> Plant:
+    """Return the plant of the values of a kernel's inputs."""
+    parts = [part(values, kind) for kind in ("params", "external", "tensors")]
+    return world.plant(values.get("control", ()), *parts)
+
+
+def input_name(kind: str, name: str) -> str:
+    """Return the name that an input has in a kernel, as messages show it."""
+    return f"{kind}['{name}']"
+
+
+def part(values: Values, kind: str) -> Values:
+    """Return those of the values of a kernel's inputs that are of one kind, by name."""
+    start = f"{kind}['"
+    return {key[len(start) : -2]: value for key, value in values.items() if key.startswith(start)}
