@@ -1,6 +1,8 @@
 """The cache that all kernels are kept in: bounded, safe for threads, each value computed once."""
 
+import copy
 import gc
+import pickle
 import threading
 import time
 import weakref
@@ -85,3 +87,11 @@ def test_an_owner_takes_its_values_along():
     del owner
     gc.collect()
     assert value() is None
+
+
+def test_a_copy_is_empty():
+    cache = BoundedCache(3)
+    cache.get("a", lambda: "A")
+    for copied in (copy.deepcopy(cache), pickle.loads(pickle.dumps(cache))):
+        assert copied.size == 3
+        assert len(copied) == 0

@@ -146,7 +146,7 @@ def test_limits_may_be_of_one_side_and_of_one_control() -> None:
 
 
 def assert_backward_passes_agree(solver: ILQR, found: Any, used: type, other: type, tolerance: float) -> None:
-    (passes,) = solver._made.values()
+    ((_, passes),) = solver._kernels.items()
     problems = problems_at(found)
     problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
     assert type(passes.backward) is used
@@ -197,14 +197,14 @@ def test_inverse_dynamics_is_left_where_controls_do_not_follow(robot: str, optio
         sim = arm(contact=robot == "limits")
     solver = ILQR(sim, None, lambda q, v: q @ q, limits=False, **options)
     solver.solve(sim.state(batch=2, dtype=dtype), torch.zeros(3, 2, sim.model.nu, dtype=dtype), iterations=1)
-    (passes,) = solver._made.values()
+    ((_, passes),) = solver._kernels.items()
     assert not isinstance(passes.backward, Inverse)
 
 
 def test_expected_fall_of_the_cost_is_its_slope() -> None:
     solver = ILQR(arm(), still, ended, limits=False)
     found = reach(solver, iterations=1)
-    (passes,) = solver._made.values()
+    ((_, passes),) = solver._kernels.items()
     problems = problems_at(found)
     gains = passes.backward(problems, {})
     start = solver.sim.state(batch=4, dtype=torch.float64)
@@ -403,7 +403,7 @@ def test_a_bar_is_drawn_and_an_interrupt_ends_the_search_with_what_is_found(
     solver = ILQR(arm(), still, ended)
     whole = reach(solver, progress=True)
     assert "of 4 problems done" in capsys.readouterr().err
-    (passes,) = solver._made.values()
+    ((_, passes),) = solver._kernels.items()
     backward, calls = passes.backward, []
 
     def interrupted(*arguments: Any) -> Gains:

@@ -217,7 +217,7 @@ def b_spline(steps: int, knots: int, degree: int) -> torch.Tensor:
     return basis
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _basis(steps: int, knots: int, degree: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return b_spline(steps, knots, degree).to(device, dtype)
 

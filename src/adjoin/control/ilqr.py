@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Table
 from adjoin.control.expansion import Expansion
 from adjoin.control.search import Passes, Search
@@ -89,7 +90,7 @@ class ILQR:
             raise InputError(f"ILQR: {sim.model.name!r} has no actuators; see Model.with_motors and Model.with_servos")
         self.sim, self.cost, self.terminal, self.second_order = sim, cost, terminal, second_order
         self.bounds = _bounds(sim, limits)
-        self._made: dict[Any, Passes] = {}
+        self._kernels: BoundedCache[Passes] = BoundedCache(16)
 
     def solve(
         self,
@@ -143,11 +144,11 @@ class ILQR:
         return Solution(**{name: _unflattened(x, name, batch) for name, x in search.results.items()})
 
     def _passes(self, shapes: Mapping[str, Any], timed: Mapping[str, Any], dtype: torch.dtype) -> Passes:
-        key = (tuple(shapes.items()), tuple(timed.items()), dtype)
-        if key not in self._made:
+        def compute() -> Passes:
             expansion = Expansion(self.sim, self.cost, self.terminal, shapes, timed)
-            self._made[key] = Passes(expansion, self.bounds, self.second_order, dtype)
-        return self._made[key]
+            return Passes(expansion, self.bounds, self.second_order, dtype)
+
+        return self._kernels.get((tuple(shapes.items()), tuple(timed.items()), dtype), compute)
 
     def _check_shapes(self, state: SimulatorState, controls: torch.Tensor) -> None:
         """Raise if the states or the controls are not of this model."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
+from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Function, PerStep, Table
 from adjoin.control.decision import Box, Controls, Decision, Spline
 from adjoin.errors import InputError
@@ -144,7 +145,7 @@ class Objective:
         self.box = Box(*[torch.cat(parts) for parts in zip(*boxes, strict=True)])
         self._sizes = [len(box.start) for box in boxes]
         self.size = sum(self._sizes)
-        self._terminals: dict[Any, Function] = {}
+        self._terminals: BoundedCache[Function] = BoundedCache(16)
         self._count: int | None = None
 
     # What is decided
@@ -323,16 +324,17 @@ class Objective:
         named = {name: x for name, x in self._named(inputs).items() if takes(terminal, name)}
         taken = arguments("terminal", named, last.batch, None)
         shapes = {name: argument.shape for name, argument in taken.items()}
-        key = tuple(shapes.items())
-        if key not in self._terminals:
-            squares = halved_squares(terminal)
+        squares = halved_squares(terminal)
 
-            def of_last_state(q: Any, v: Any, **tensors: Any) -> Any:
-                return bind("the terminal cost", squares, {"q": q, "v": v}, tensors)
+        def of_last_state(q: Any, v: Any, **tensors: Any) -> Any:
+            return bind("the terminal cost", squares, {"q": q, "v": v}, tensors)
 
+        def compute() -> Function:
             of_last_state.__name__ = f"terminal({self.sim.model.name})"
-            self._terminals[key] = Function(of_last_state, {"q": self.sim.model.nq, "v": self.sim.model.nv, **shapes})
-        return self._terminals[key](q=last.q, v=last.v, **{name: x.tensor for name, x in taken.items()})
+            return Function(of_last_state, {"q": self.sim.model.nq, "v": self.sim.model.nv, **shapes})
+
+        function = self._terminals.get(tuple(shapes.items()), compute)
+        return function(q=last.q, v=last.v, **{name: x.tensor for name, x in taken.items()})
 
     @functools.cached_property
     def _varied(self) -> set[str]:

@@ -21,6 +21,7 @@ from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.ir.rewrite import copy
 from adjoin.compiler.ir.scratch import Lookup
+from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Table
 from adjoin.compiler.runtime.kernel import Kernel
 from adjoin.compiler.runtime.operator import arrange, call, check_tensor
@@ -75,7 +76,7 @@ class Rollout:
         with announced(f"tracing {name}"), uncollected():
             self.step, _ = trace(f"{name}_step", one, once)
             self.kernel = Kernel(self._forward())
-        self._made: dict[Any, Kernel] = {}
+        self._backward_kernels: BoundedCache[Kernel] = BoundedCache(64)
 
     def _parts(self) -> tuple[tuple[TensorSpec, ...], ...]:
         return self.carry, self.streams, self.constants
@@ -176,10 +177,12 @@ class Rollout:
     def backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Kernel:
         """The kernel of the backward launch: see `_backward`, made when first asked for."""
         key = (wanted, given, shared)
-        if key not in self._made:
+
+        def compute() -> Kernel:
             with announced(f"differentiating {self.name}"), uncollected():
-                self._made[key] = Kernel(self._backward(*key))
-        return self._made[key]
+                return Kernel(self._backward(*key))
+
+        return self._backward_kernels.get(key, compute)
 
     def _backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Program:
         """The program of the backward launch.

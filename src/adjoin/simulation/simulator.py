@@ -8,6 +8,7 @@ import torch
 
 from adjoin.collision.terrain import Heightfield
 from adjoin.compiler.ir.program import TensorSpec
+from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Function
 from adjoin.compiler.runtime.operator import call, check_tensor
 from adjoin.constraints.rows import Equality
@@ -92,7 +93,7 @@ class Simulator:
         )
         shapes = self.model.geometries
         self.contact_names = [(shapes[c.pair.first].name, shapes[c.pair.second].name) for c in self.world.contacts]
-        self._kernels: dict[Any, Any] = {}
+        self._kernels: BoundedCache[Any] = BoundedCache(256)
 
     @property
     def model(self) -> Model:
@@ -424,16 +425,13 @@ class Simulator:
         **more: tuple[int, ...],
     ) -> Function:
         shapes = {label: argument.shape for label, argument in inputs.items()}
-        key = (name, tuple(shapes.items()))
-        if key not in self._kernels:
 
-            def of_world(**values: Any) -> Any:
-                carry = {name: values[name] for name in self.world.carry}
-                return traced(plant_of(self.world, values), carry, **{name: values[name] for name in more})
+        def of_world(**values: Any) -> Any:
+            carry = {name: values[name] for name in self.world.carry}
+            return traced(plant_of(self.world, values), carry, **{name: values[name] for name in more})
 
-            of_world.__name__ = f"{name}({self.model.name})"
-            self._kernels[key] = Function(of_world, {**shapes, **more})
-        return self._kernels[key]
+        of_world.__name__ = f"{name}({self.model.name})"
+        return self._kernels.get((name, tuple(shapes.items())), lambda: Function(of_world, {**shapes, **more}))
 
     def _call(self, name: str, traced: Callable[..., Any], inputs: Mapping[str, Argument]) -> Any:
         return self._function(name, traced, inputs)(*[argument.tensor for argument in inputs.values()])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import Argument, bind
 from adjoin.simulation.rollout import Rollout
@@ -41,7 +42,7 @@ class WorldRollout:
         self,
         label: str,
         world: World,
-        kernels: dict[Any, Any],
+        kernels: BoundedCache[Any],
         carry: Mapping[str, torch.Tensor],
         controls: torch.Tensor | None,
         steps: int | None,
@@ -99,9 +100,7 @@ class WorldRollout:
         wanted = {**self.outputs, **({name: name for name in ("fault", "constraint_modes")} if nudges else {})}
         shapes = tuple((name, x.shape, x.streamed) for name, x in inputs.items())
         key = (self.label, self.controller, tuple(wanted.items()), shapes)
-        if key not in self.kernels:
-            self.kernels[key] = self._trace(wanted, inputs, tuple(nudges or ()))
-        rollout, structure = self.kernels[key]
+        rollout, structure = self.kernels.get(key, lambda: self._trace(wanted, inputs, tuple(nudges or ())))
         streams = {name: x.tensor for name, x in inputs.items() if x.streamed}
         constants = {name: x.tensor for name, x in inputs.items() if not x.streamed}
         states, arrays = rollout(self.carry, streams, constants, every, progress)

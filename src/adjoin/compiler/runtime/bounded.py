@@ -31,6 +31,9 @@ class BoundedCache(Generic[Value]):
         entry.used = next(self._clock)
         return entry.value
 
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        return type(self), (self.size,)  # a copy computes its own values: kernels come from the cache on disk
+
     def __contains__(self, key: Hashable) -> bool:
         return key in self._entries
 
