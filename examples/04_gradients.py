@@ -53,7 +53,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     # The load hangs on the hand as a force; joints stay within their limits; 64 searches run side by side.
     starts, iterations = (16, 150) if quick else (64, 500)
     lower, upper = (torch.tensor(limits, dtype=torch.float64) for limits in panda.limits())
-    effort_limit = panda.parameters(dtype=torch.float64)["effort_limit"][:7]
+    effort_limit = torch.tensor([joint.effort_limit for joint in panda.joints[:7]], dtype=torch.float64)
     first = panda.random((starts,), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     joints, place = Bounded(first, lower, upper), torch.tensor(PLACE, dtype=torch.float64)
     weight = {HAND: torch.tensor([0.0, 0.0, -9.81 * LOAD, 0.0, 0.0, 0.0], dtype=torch.float64)}

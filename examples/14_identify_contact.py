@@ -45,7 +45,7 @@ def measure(sim: adjoin.Simulator, throws: int) -> tuple[Recording, torch.Tensor
     own = model.parameters(dtype=DOUBLE)
     own["mass"][0], own["geometry_friction"][:, 0] = TRUTH["mass"], TRUTH["friction"]
     params = {name: own[name] for name in ("mass", "geometry_friction")}
-    params["restitution"] = torch.tensor(TRUTH["restitution"], dtype=DOUBLE)
+    params["contact_restitution"] = torch.tensor(TRUTH["restitution"], dtype=DOUBLE)
     controls = torch.zeros(STEPS, 0, dtype=DOUBLE)
     path = sim.rollout(sim.state(q, v), controls, params, external={"ball": push[:-1]})
     seen = model.integrate(path.q, NOISE[0] * normal(*path.v.shape)), path.v + NOISE[1] * normal(*path.v.shape)
@@ -61,7 +61,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     learned = Parameters(sim.model, dtype=DOUBLE).learn("mass", Positive(torch.tensor([1.0])), of="ball")
     learned.learn("geometry_friction", Sliding(0.1))  # too little: what sticks does not say how much more would hold
-    bounce = Named(restitution=Bounded(torch.tensor(0.1, dtype=DOUBLE), 0.0, 1.0))
+    bounce = Named(contact_restitution=Bounded(torch.tensor(0.1, dtype=DOUBLE), 0.0, 1.0))
 
     def replay() -> torch.Tensor:
         """The first throw, from where it was seen to begin, with what is thought of the ball now."""
@@ -80,7 +80,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     history = shooting.solve(progress=not quick)
     report = shooting.report()
     print(f"loss {history[0]:.1f} to {history[-1]:.2f} in {len(history) - 1} iterations\n\n{report}\n")
-    names = {"friction": "geometry_friction x of ground", "restitution": "restitution", "mass": "mass of ball"}
+    names = {"friction": "geometry_friction x of ground", "restitution": "contact_restitution", "mass": "mass of ball"}
     for name, key in names.items():
         print("{:<12} {:8.4f} +- {:.4f}   truth {}".format(name, *report[key], TRUTH[name]))
 

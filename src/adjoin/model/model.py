@@ -234,7 +234,9 @@ class Model:
     def parameters(
         self, batch: Sequence[int] = (), *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> dict[str, torch.Tensor]:
-        """Every physical number of the model, by name; `adjoin.model.parameters` lists names, shapes and units.
+        """Every physical number that a call takes as `params`, by name.
+
+        `adjoin.model.parameters` lists names, shapes and units.
 
         Args:
             batch: shape in front of each, for values of each environment.

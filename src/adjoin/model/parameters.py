@@ -160,7 +160,8 @@ def _spring_references(model: "Model") -> list[float]:
 def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | None) -> dict[str, torch.Tensor]:
     """`Model.parameters`."""
     return {
-        p.name: torch.tensor(numbers(model, p), dtype=dtype, device=device).reshape(shape(model, p)) for p in PARAMETERS
+        name: torch.tensor(numbers(model, p), dtype=dtype, device=device).reshape(shape(model, p))
+        for name, p in _INPUTS.items()
     }
 
 

@@ -123,6 +123,8 @@ class Rollout:
         steps = streams[0].shape[0]
         results = call(self.kernel, tensors, (steps,))
         after = results[: len(first)]
+        last = [x[-1] for x in after]
+        first = [torch.where(self._alive_like(x, last), x, x.detach()) for x in first] if self.guarded else first
         if every > 1:
             after = [x[kept_steps(steps, every)] for x in after]
         return [*[torch.cat([x[None], rest]) for x, rest in zip(first, after, strict=True)], *results[len(first) :]]
@@ -147,10 +149,13 @@ class Rollout:
 
     def passed(self, gradient: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
         """A gradient that does not go through any step, 0 where the last carry says so."""
-        if self._alive is None:
-            return gradient
-        alive = self._alive({slot.name: tensor for slot, tensor in zip(self.carry, last, strict=True)})
-        return torch.where(alive.reshape(alive.shape + (1,) * (gradient.dim() - alive.dim())), gradient, 0.0)
+        return torch.where(self._alive_like(gradient, last), gradient, 0.0) if self.guarded else gradient
+
+    def _alive_like(self, tensor: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Whether the last carry of each environment is fine, in the shape of a tensor of the batch."""
+        assert self._alive is not None
+        alive = self._alive({slot.name: value for slot, value in zip(self.carry, last, strict=True)})
+        return alive.reshape(alive.shape + (1,) * (tensor.dim() - alive.dim()))
 
     # Programs
 

@@ -43,7 +43,7 @@ FARTHEST = 1e10  # m: what is farther away has exploded
 FORCE = "force"
 TERRAIN = "terrain"
 CONTACT = "contact_"
-UNBOUNDED = ("lower", "upper", "velocity_limit", "effort_limit")
+UNBOUNDED = ("lower", "upper")
 """Parameters that may be infinite."""
 
 Values = dict[str, Any]

@@ -5,8 +5,10 @@ from dataclasses import replace
 from itertools import chain
 
 from adjoin.compiler.autodiff.forward import pushforward
-from adjoin.compiler.autodiff.reverse import pullback
+from adjoin.compiler.autodiff.reverse import pullback, stream_length
+from adjoin.compiler.ir.control_flow import Body, output_stream
 from adjoin.compiler.ir.graph import Expr, Graph
+from adjoin.compiler.ir.kinds import STREAM
 from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.program import Program, TensorSpec, input_nodes, make_program
 from adjoin.compiler.ir.rewrite import copy
@@ -45,8 +47,8 @@ def vjp(program: Program, wanted: Sequence[bool], seeded: Sequence[bool] | None 
             present.append(i)
             outputs.append(_renamed("grad", program.inputs[i]))
             gradient = [graph.const(0.0) if node is None else node for node in gradient]
-            if guard is not None and program.inputs[i].steps is None:
-                gradient = [select(guard, node, 0.0) for node in gradient]
+            if guard is not None:
+                gradient = [_gated(graph, guard, node) for node in gradient]
             gradients.append(gradient)
     name, inputs = f"{program.name}_vjp", [*program.inputs, *specs]
     return make_program(name, inputs, outputs, program.integers, [*sources, *cotangents], gradients, guard), present
@@ -82,6 +84,16 @@ def jvp(program: Program, moved: Sequence[bool]) -> tuple[Program, list[int]]:
             targets.append([graph.const(0.0) if tangent is None else tangent for tangent in moving])
     name, inputs = f"{program.name}_jvp", [*program.inputs, *specs]
     return make_program(name, inputs, outputs, program.integers, [*sources, *nodes], targets), present
+
+
+def _gated(graph: Graph, guard: Expr, gradient: Expr) -> Expr:
+    """A gradient, or a stream of them, where a condition holds, and exactly 0 elsewhere."""
+    if gradient.kind != STREAM:
+        return select(guard, gradient, 0.0)
+    body = Body.begin(graph, stream_length(gradient))
+    condition = body.graph.lift(guard)
+    body.outputs = [[select(condition, x, 0.0) for x in body.add_stream(gradient.width)]]
+    return output_stream(body.close([], [gradient]), 0)
 
 
 def _begin(program: Program) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
