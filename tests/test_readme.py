@@ -5,14 +5,29 @@ from pathlib import Path
 
 import pytest
 
+from adjoin.dynamics.quantity import QUANTITIES
+from adjoin.model.joint_types import JOINT_TYPES
+from adjoin.simulation.step import STEP_VALUES
+
 ROOT = Path(__file__).parent.parent
 
 
 GUIDES = ("compiler", "dynamics", "simulation", "learning", "control")
-CONCEPTS = ("index", "quick_start", "tracing", "conventions", "contact", "adjoints", "extending")
+CONCEPTS = ("index", "quick_start", "tracing", "conventions", "contact", "adjoints", "contributing")
 PAGES = ["README.md", *[f"docs/{name}.md" for name in (*GUIDES, *CONCEPTS)]]
 
 
+@pytest.fixture
+def _registries():
+    """What a page registers is forgotten after it."""
+    before = [(registry, dict(registry)) for registry in (JOINT_TYPES, QUANTITIES, STEP_VALUES)]
+    yield
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
+
+
+@pytest.mark.usefixtures("_registries")
 @pytest.mark.parametrize("page", PAGES)
 def test_code_blocks_run(page, capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
