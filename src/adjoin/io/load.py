@@ -1,14 +1,15 @@
 """`adjoin.load`: a path, XML text or bytes in, a frozen model out."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adjoin.errors import InputError, Location, ModelError, Option
 from adjoin.io import mjcf, store, urdf, xml
 from adjoin.io.paths import Files
 from adjoin.model.assemble import Lock, assemble
+from adjoin.model.description import Description
 from adjoin.model.flaws import check_names
 from adjoin.model.model import Model
 
@@ -16,6 +17,27 @@ TEXT = "<text>"
 """What messages call a robot that was given as text or bytes."""
 
 Unsupported = Literal["error", "warn"]
+
+
+class Format(NamedTuple):
+    """A kind of robot file.
+
+    Attributes:
+        read: Reads a document; it takes the outermost element, the files within reach, and options.
+        options: The options of `load` that `read` takes.
+        floating_base: How a file of this format says that its base floats; None if `load` has to be told.
+    """
+
+    read: Callable[..., Description]
+    options: tuple[str, ...]
+    floating_base: str | None = None
+
+
+FORMATS = {
+    "robot": Format(urdf.read, ("meshes", "repair")),
+    "mujoco": Format(mjcf.read, ("meshes", "unsupported"), "in MJCF a floating base has a <freejoint/>"),
+}
+"""The formats by the tag of the outermost element."""
 
 
 def load(
@@ -71,15 +93,13 @@ def load(
             raise ModelError(problem, where=Location(name))
         return store.from_bytes(data, name)
     document = xml.parse(data, name, encoding=encoding)
-    if document.tag == "robot":
-        description = urdf.read(document, files, meshes=meshes, repair=repair)
-    elif document.tag == "mujoco":
-        if floating_base:
-            subject = Option("floating_base", True)
-            document.fail("this is for URDF", "in MJCF a floating base has a <freejoint/>", subject=subject)
-        description = mjcf.read(document, files, meshes=meshes, unsupported=unsupported)
-    else:
+    if document.tag not in FORMATS:
         document.fail("this is not a robot", "the outermost element must be <robot> (URDF) or <mujoco> (MJCF)")
+    kind = FORMATS[document.tag]
+    if floating_base and kind.floating_base is not None:
+        document.fail("this is for URDF", kind.floating_base, subject=Option("floating_base", True))
+    options = {"meshes": meshes, "repair": repair, "unsupported": unsupported}
+    description = kind.read(document, files, **{name: options[name] for name in kind.options})
     return assemble(description, floating_base=floating_base, root=root, lock=lock, accept=accept, repair=repair)
 
 

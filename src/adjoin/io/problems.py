@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoin.errors import AdjoinError, ModelError, Option, Subject
-from adjoin.io import mjcf, store, urdf, xml
-from adjoin.io.load import load, open_source
+from adjoin.io import mjcf, store, xml
+from adjoin.io.load import FORMATS, load, open_source
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.assemble import assemble
@@ -73,18 +73,17 @@ def _look(problems: Problems, path: str, options: dict[str, Any]) -> None:
     if store.is_saved(data):
         return
     root = xml.parse(data, name)
-    keys = {"robot": ("meshes", "repair"), "mujoco": ("meshes", "unsupported")}.get(root.tag)
-    if keys is None:
+    if root.tag not in FORMATS:
         return
-    reader = urdf.read if root.tag == "robot" else mjcf.read
-    reading = {key: options[key] for key in keys if key in options}
+    kind = FORMATS[root.tag]
+    reading = {key: options[key] for key in kind.options if key in options}
 
     def read(element: Element) -> Description | None:
         files = Files(Path(path).parent, options.get("packages", {}), options.get("allow", ()))
-        return _tried(problems, lambda **more: reader(element, files, **more), reading)
+        return _tried(problems, lambda **more: kind.read(element, files, **more), reading)
 
     description = _urdf(problems, root, read) if root.tag == "robot" else read(root)
-    keys = ("accept", "repair", *(("floating_base",) if root.tag == "robot" else ()))
+    keys = ("accept", "repair", *(("floating_base",) if kind.floating_base is None else ()))
     if description is not None:
         _assemble(problems, description, {key: options[key] for key in keys if key in options})
 

@@ -25,7 +25,7 @@ class Named(torch.nn.Module):
     """Parameters by name, each from a module that gives it in its full shape: what `Parameters` does not know.
 
     Args:
-        modules: by the name of the parameter, such as restitution=Bounded(0.5, 0.0, 1.0).
+        modules: by the name of the parameter, such as contact_restitution=Bounded(0.5, 0.0, 1.0).
     """
 
     def __init__(self, **modules: torch.nn.Module):
