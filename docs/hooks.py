@@ -126,13 +126,12 @@ def examples() -> Iterator[tuple[str, str]]:
 def reference() -> Iterator[tuple[str, str]]:
     """Pages of all public names, from their docstrings."""
     modules = constant(SOURCE / "__init__.py", "_MODULES")
-    rooms = {name: SOURCE / name / "__init__.py" for name in ("learn", "control", "viewer")} | {
-        "trace": SOURCE / "trace.py"
-    }
+    rooms = {name: constant(SOURCE / name / "__init__.py", "__all__") for name in ("learn", "control", "viewer")}
+    rooms["trace"] = [*constant(SOURCE / "trace.py", "__all__"), *constant(SOURCE / "compiler/ir/ops.py", "__all__")]
     public = {f"adjoin.{name}": home for home, names in modules.items() if home != "adjoin" for name in names}
-    for room, file in rooms.items():
-        names = [name for name in constant(file, "__all__") if f"adjoin.{name}" not in public]
-        public |= {f"adjoin.{room}.{unlike_its_file(SOURCE / room, name)}": f"adjoin.{room}." for name in names}
+    for room, names in rooms.items():
+        unlisted = [name for name in names if f"adjoin.{name}" not in public]
+        public |= {f"adjoin.{room}.{unlike_its_file(SOURCE / room, name)}": f"adjoin.{room}." for name in unlisted}
     rows = []
     for stem, (title, prefixes) in REFERENCE.items():
         found = {name: home for prefix in prefixes for name, home in public.items() if home.startswith(prefix)}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import adjoin
 from adjoin.dynamics.quantity import QUANTITIES
 from adjoin.model.joint_types import JOINT_TYPES
 from adjoin.simulation.step import STEP_VALUES
@@ -19,7 +20,8 @@ PAGES = ["README.md", *[f"docs/{name}.md" for name in (*GUIDES, *CONCEPTS)]]
 
 @pytest.fixture
 def _registries():
-    """What a page registers is forgotten after it."""
+    """What a page registers is forgotten after it; what the library registers is there before."""
+    assert all(hasattr(adjoin, name) for name in adjoin.__all__)  # imports all of it
     before = [(registry, dict(registry)) for registry in (JOINT_TYPES, QUANTITIES, STEP_VALUES)]
     yield
     for registry, entries in before:
