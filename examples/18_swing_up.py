@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control import LBFGS, Found, Objective, Spline, optimize
+from adjoin.control import LBFGS, Found, Objective, Spline
+from adjoin.control import optimize as optimize
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Actuator, Body
 

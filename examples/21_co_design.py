@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control import LBFGS, Found, Numbers, Objective, Spline, optimize
+from adjoin.control import LBFGS, Found, Numbers, Objective, Spline
+from adjoin.control import optimize as optimize
 
 DT, STEPS, RADIUS = 0.01, 100, 0.02
 DENSITY, LOAD = 1.5, 1.0  # kg/m of a rod; kg at the tip

@@ -9,7 +9,8 @@ import torch
 from adjoin import robots
 from adjoin.constraints.adjoints import ImplicitAdjoint
 from adjoin.constraints.pgs import PGS
-from adjoin.control import Adam, Found, Objective, Spline, optimize
+from adjoin.control import Adam, Found, Objective, Spline
+from adjoin.control import optimize as optimize
 from adjoin.errors import InputError
 from adjoin.extras import needed
 from adjoin.simulation.simulator import Simulator

@@ -35,7 +35,7 @@ def test_random_graphs(seed):
 @pytest.fixture
 def _hardly_any_registers(monkeypatch):
     """What large kernels do, on small ones: values wait in memory, inside of loops too."""
-    for name, value in (("LARGE", 0), ("REGISTERS", 8), ("BLOCK", 32)):
+    for name, value in (("LARGE_PROGRAM", 0), ("REGISTERS", 8), ("BLOCK", 32)):
         monkeypatch.setattr(frame, name, value)
     monkeypatch.setenv("ADJOIN_CACHE_DIR", "off")
 

@@ -91,7 +91,7 @@ def test_building_for_a_gpu_that_is_not_here(tmp_path, monkeypatch):
     assert binary.code.startswith(b"\x7fELF")
     assert binary.shared > 0
     assert cache.size() > len(binary.code)
-    monkeypatch.setattr(cuda, "assemble", None)
+    monkeypatch.setattr(cuda, "assemble_ptx", None)
     assert build(program, lane, target, cache) == binary, "a warm start runs no assembler"
 
 

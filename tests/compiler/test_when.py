@@ -101,7 +101,7 @@ def test_a_bad_environment_does_not_reach_its_neighbors_through_a_branch():
 
 @pytest.mark.parametrize("registers", [8, 32])
 def test_values_that_wait_in_memory_are_read_inside_of_the_branch(registers, monkeypatch):
-    monkeypatch.setattr(frame, "LARGE", 0)
+    monkeypatch.setattr(frame, "LARGE_PROGRAM", 0)
     monkeypatch.setattr(frame, "REGISTERS", registers)
 
     @adjoin.function(x=48)

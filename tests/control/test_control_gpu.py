@@ -6,7 +6,8 @@ import torch
 
 import adjoin
 from adjoin import PerEnvironment
-from adjoin.control import ILQR, LBFGS, MPC, Controls, Objective, Solution, optimize
+from adjoin.control import ILQR, LBFGS, MPC, Controls, Objective, Solution
+from adjoin.control import optimize as optimize
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 F32, F64 = torch.float32, torch.float64

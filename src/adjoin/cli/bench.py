@@ -23,7 +23,7 @@ examples:
 Without --touching, everything that can touch is simulated. --quick leaves out the gradient of the simulation, which
 takes longest to compile. On a CPU one core works, and only its processor time counts.
 """
-BATCH, STEPS = 4096, 20
+BATCH, BENCH_STEPS = 4096, 20
 
 
 def add(commands: Any) -> None:
@@ -74,7 +74,7 @@ def _calls(setup: "Setup", quick: bool) -> "Iterator[tuple[str, int, Callable[[]
     model, sim, start = setup.model, setup.sim, setup.start
     generator = torch.Generator().manual_seed(0)
     v, a = (torch.randn(len(start.q), model.nv, generator=generator).to(start.q) for _ in range(2))
-    controls = setup.control.expand(STEPS, len(start.q), -1)
+    controls = setup.control.expand(BENCH_STEPS, len(start.q), -1)
 
     def gradient(function: Callable[..., torch.Tensor], argument: torch.Tensor) -> torch.Tensor:
         tracked = argument.clone().requires_grad_()
@@ -85,10 +85,10 @@ def _calls(setup: "Setup", quick: bool) -> "Iterator[tuple[str, int, Callable[[]
     yield "forward dynamics (ABA)", 1, lambda: adjoin.aba(model, start.q, v, a)
     yield "ABA and its gradient", 1, lambda: gradient(lambda tau: adjoin.aba(model, start.q, v, tau), a)
     contacts = f"{len(sim.contact_names)} possible contacts"
-    yield f"simulation step, {contacts}", STEPS, lambda: sim.rollout(start, controls, setup.params)
+    yield f"simulation step, {contacts}", BENCH_STEPS, lambda: sim.rollout(start, controls, setup.params)
     if model.nu and not quick:
         step = "simulation step and its gradient"
-        yield step, STEPS, lambda: gradient(lambda control: sim.rollout(start, control, setup.params).q, controls)
+        yield step, BENCH_STEPS, lambda: gradient(lambda control: sim.rollout(start, control, setup.params).q, controls)
 
 
 def best_time(call: Callable[[], Any], target: "torch.device", repetitions: int, least: float = 0.02) -> float:

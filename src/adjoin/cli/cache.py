@@ -63,8 +63,8 @@ def _path(arguments: argparse.Namespace) -> int:
 def _size(arguments: argparse.Namespace) -> int:
     from adjoin.compiler.runtime.cache import Cache
 
-    found = {"kernels": len(Cache().entries()), "bytes": Cache().size()}
-    show(arguments, found, f"{found['kernels']} kernels, {size(found['bytes'])}")
+    usage = {"kernels": len(Cache().entries()), "bytes": Cache().size()}
+    show(arguments, usage, f"{usage['kernels']} kernels, {size(usage['bytes'])}")
     return 0
 
 

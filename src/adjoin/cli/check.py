@@ -29,24 +29,24 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks every file; 1 if one has a problem."""
     checked = [_check(name, options(arguments)) for name in arguments.robots]
-    ok = all(each["ok"] for each in checked)
+    ok = all(file["ok"] for file in checked)
     show(arguments, {"ok": ok, "files": checked}, *map(_report, checked))
     return 0 if ok else 1
 
 
-def _check(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    from adjoin.io.problems import Problems, find
+def _check(name: str, load_options: dict[str, Any]) -> dict[str, Any]:
+    from adjoin.io.problems import FileProblems, find
 
     try:
         path = source(name)
-        found = find(path, **given) if isinstance(path, str) and Path(path).is_file() else Problems()
-        if not found.errors:
-            load(name, **given)
+        result = find(path, **load_options) if isinstance(path, str) and Path(path).is_file() else FileProblems()
+        if not result.errors:
+            load(name, **load_options)
     except AdjoinError as error:
-        found = Problems([error])
-    problems = [{"message": error.message(flag), **parts(error)} for error in found.errors]
-    remedy = " ".join(flag(Option(name, value)) for name, value in found.remedy.items())
-    return {"file": name, "ok": not problems, "problems": problems, "loads_with": remedy, "partial": found.partial}
+        result = FileProblems([error])
+    problems = [{"message": error.message(flag), **parts(error)} for error in result.errors]
+    remedy = " ".join(flag(Option(name, value)) for name, value in result.remedy.items())
+    return {"file": name, "ok": not problems, "problems": problems, "loads_with": remedy, "partial": result.partial}
 
 
 def _report(checked: dict[str, Any]) -> str:

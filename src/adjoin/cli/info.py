@@ -76,10 +76,10 @@ def passed_over(arguments: argparse.Namespace) -> list[str]:
     from adjoin.io import store, xml
     from adjoin.io.load import open_source
 
-    found = source(arguments.robot)
-    if found == robots.PENDULUM:
+    file = source(arguments.robot)
+    if file == robots.PENDULUM:
         return []
-    data, name, _, _ = open_source(found, None)
+    data, name, _, _ = open_source(file, None)
     if store.is_saved(data):
         return []
     root = xml.parse(data, name)

@@ -69,10 +69,10 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         if not (name and equals and folder):
             raise InputError(f"--package {text!r} must be NAME=FOLDER")
         packages[name] = Path(folder)
-    given = {"packages": packages}
-    given.update({name: getattr(arguments, name) for name in ("floating_base", "meshes", "accept", "repair")})
-    given.update({name: getattr(arguments, name) for name in ("unsupported", "allow")})
-    return {name: value for name, value in given.items() if value}
+    chosen = {"packages": packages}
+    chosen.update({name: getattr(arguments, name) for name in ("floating_base", "meshes", "accept", "repair")})
+    chosen.update({name: getattr(arguments, name) for name in ("unsupported", "allow")})
+    return {name: value for name, value in chosen.items() if value}
 
 
 def source(name: str) -> str | bytes:
@@ -88,16 +88,16 @@ def source(name: str) -> str | bytes:
     raise _absent(name, path, known)
 
 
-def load(name: str, **given: Any) -> "Model":
+def load(name: str, **load_options: Any) -> "Model":
     """The model of a file or of a robot that ships."""
     from adjoin import robots
     from adjoin.io.load import load as load_file
 
-    found = source(name)
-    if isinstance(found, str) and found != robots.PENDULUM:
-        return load_file(found, **given)
-    if given:
-        listed = ", ".join(flag(Option(name, True)) for name in given)
+    file = source(name)
+    if isinstance(file, str) and file != robots.PENDULUM:
+        return load_file(file, **load_options)
+    if load_options:
+        listed = ", ".join(flag(Option(name, True)) for name in load_options)
         raise InputError(f"{name!r} ships and loads as it is, without {listed}")
     return robots.load(name)
 
@@ -106,17 +106,17 @@ def visuals(model: "Model", arguments: argparse.Namespace) -> Any:
     """The visual shapes that a viewer may draw: those of a URDF."""
     from adjoin.viewer import read_visuals
 
-    path, given = Path(arguments.robot), options(arguments)
+    path, load_options = Path(arguments.robot), options(arguments)
     if path.suffix != ".urdf" or not path.is_file():
         return None
-    return read_visuals(model, path, packages=given.get("packages"), allow=given.get("allow", ()))
+    return read_visuals(model, path, packages=load_options.get("packages"), allow=load_options.get("allow", ()))
 
 
 def parts(error: AdjoinError) -> dict[str, Any]:
     """The parts of an error, for JSON."""
-    found = {name: getattr(error, name) for name in ("file", "line", "element", "field", "problem", "remedy")}
+    fields = {name: getattr(error, name) for name in ("file", "line", "element", "field", "problem", "remedy")}
     subject = str(error.subject) if error.subject else ""
-    return {**found, "subject": subject, "options": [flag(option) for option in error.options]}
+    return {**fields, "subject": subject, "options": [flag(option) for option in error.options]}
 
 
 def flag(option: Option) -> str:

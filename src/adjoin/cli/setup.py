@@ -129,11 +129,11 @@ def device(name: str | None) -> "torch.device":
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(name)
+        chosen = torch.device(name)
     except RuntimeError:
-        found = None
-    if found is None or found.type not in ("cpu", "cuda"):
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
         raise InputError(f"--device {name!r} is not cpu, cuda or cuda:N")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise InputError(f"--device {name}: torch sees {torch.cuda.device_count()} GPUs here")
-    return found
+    return chosen

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
 
 
-class Motion(NamedTuple):
+class Run(NamedTuple):
     """The states that are kept.
 
     Attributes:
@@ -109,7 +109,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return 0 if done == steps else 130
 
 
-def _motion(setup: Setup, steps: int, every: int, shown: bool) -> Motion:
+def _motion(setup: Setup, steps: int, every: int, shown: bool) -> Run:
     """Simulate, and keep every so many states; Ctrl-C ends it with the steps that are done."""
     import torch
 
@@ -129,22 +129,22 @@ def _motion(setup: Setup, steps: int, every: int, shown: bool) -> Motion:
         1 if every * numbers <= MANY else every
     )  # long launches are fastest, where all their states fit into memory
     size = every * max(1, min(-(-steps // 100) if shown else steps, MANY // numbers) // every)
-    state, kept, chosen = setup.start, [0], [[getattr(setup.start, name)[None] for name in STATE]]
+    state, steps_kept, chosen = setup.start, [0], [[getattr(setup.start, name)[None] for name in STATE]]
     try:
         for start, end in Progress([(k, min(k + size, steps)) for k in range(0, steps, size)], shown):
             path = launch(state, end - start, stride)
             after = [*range(every, end - start, every), end - start]
             chosen.append([getattr(path, name)[[-(-k // stride) for k in after]] for name in STATE])
-            kept += [start + k for k in after]
+            steps_kept += [start + k for k in after]
             state = path.last
     except KeyboardInterrupt:
-        if len(kept) == 1:
+        if len(steps_kept) == 1:
             raise
     states = {name: torch.cat(parts) for name, parts in zip(STATE, zip(*chosen, strict=True), strict=True)}
-    return Motion(states, kept, compiled - began, time.perf_counter() - compiled)
+    return Run(states, steps_kept, compiled - began, time.perf_counter() - compiled)
 
 
-def _save(setup: Setup, motion: Motion, arguments: argparse.Namespace) -> Path:
+def _save(setup: Setup, motion: Run, arguments: argparse.Namespace) -> Path:
     import numpy as np
 
     target = arguments.out.with_suffix(".npz")
@@ -154,7 +154,7 @@ def _save(setup: Setup, motion: Motion, arguments: argparse.Namespace) -> Path:
     return target
 
 
-def _replay(setup: Setup, motion: Motion, dt: float, arguments: argparse.Namespace) -> Path:
+def _replay(setup: Setup, motion: Run, dt: float, arguments: argparse.Namespace) -> Path:
     """The HTML, with the forces of contact."""
     from adjoin.viewer import record
 

@@ -24,7 +24,7 @@ import torch
 
 from adjoin.dynamics.call import Array, Reference, call
 from adjoin.dynamics.external_forces import subtree_forces
-from adjoin.dynamics.factor import InertiaFactor, Inverse
+from adjoin.dynamics.factor import FactoredInverse, InertiaFactor
 from adjoin.dynamics.linear import Rows, is_zero
 from adjoin.dynamics.passive import passive_forces_of, spring_slopes
 from adjoin.dynamics.quantity import quantity
@@ -240,7 +240,7 @@ def aba_derivatives_of(state: State, passive: bool = False) -> AbaDerivatives:
         tau = [t + p for t, p in zip(tau, passive_forces_of(state), strict=True)]
         springs, damping = _passive(state)
         dq, half_dv = [*dq, springs], [*half_dv, [[0.5 * x for x in row] for row in damping]]
-    inverse = Inverse(factor := InertiaFactor(forces.subtrees))
+    inverse = FactoredInverse(factor := InertiaFactor(forces.subtrees))
     a = factor.solve([t - b for t, b in zip(tau, forces.bias(), strict=True)])
     da_dq = _sum(inverse.times(_sum(forces.dq(a), *dq), -1.0), drift.dq)
     da_dv = _sum(inverse.times(_sum(*half_dv), -2.0), drift.dv)

@@ -78,7 +78,7 @@ def _matrix(subtrees: Subtrees) -> Rows:
     return matrix
 
 
-class Inverse:
+class FactoredInverse:
     """The inverse of a factored matrix, for many right sides: W D⁻¹ Wᵀ, where W = L⁻¹ is zero wherever L is.
 
     With W instead of L, a row of the result does not wait for the rows before it, and reads fewer numbers.

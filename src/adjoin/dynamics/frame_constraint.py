@@ -28,7 +28,7 @@ from adjoin.spatial.rotation import from_quaternion, quaternion_along
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Vector3
 
-KINDS = ("weld", "point")
+CONSTRAINT_KINDS = ("weld", "point")
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class FrameConstraint:
     rotation: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
 
     def __post_init__(self):
-        if self.kind not in KINDS:
-            raise InputError(f"FrameConstraint: no kind {self.kind!r}; kinds: {', '.join(KINDS)}")
+        if self.kind not in CONSTRAINT_KINDS:
+            raise InputError(f"FrameConstraint: no kind {self.kind!r}; kinds: {', '.join(CONSTRAINT_KINDS)}")
         for name, size in (("position", 3), ("rotation", 4)):
             values = tuple(float(x) for x in getattr(self, name))
             if len(values) != size or not all(map(math.isfinite, values)):

@@ -12,14 +12,14 @@ import torch
 
 from adjoin.compiler.runtime.bounded import PerOwner
 from adjoin.dynamics.kinematics import find_frame
-from adjoin.dynamics.least_squares import LeastSquares, Problem
+from adjoin.dynamics.least_squares import LeastSquares, LeastSquaresProblem
 from adjoin.dynamics.robot import Robot
 from adjoin.errors import InputError, unknown_name
 from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.trace import Function, Integer
 
-SHAPES: dict[str, tuple[int, ...]] = {"homogeneous": (4, 4), "quaternion": (7,), "position": (3,)}
+TARGET_SHAPES: dict[str, tuple[int, ...]] = {"homogeneous": (4, 4), "quaternion": (7,), "position": (3,)}
 """The shapes of the kinds of targets."""
 
 
@@ -93,7 +93,7 @@ def inverse_kinematics(
     bodies = _moving(model, tuple(targets), joints)
     pairs = tuple(_weights(weights, name, kind) for name, kind in kinds)
     position, rotation = tolerance
-    problem = Problem(kinds, pairs, bodies, (position, rotation), damping, limits, tuple(params or ()))
+    problem = LeastSquaresProblem(kinds, pairs, bodies, (position, rotation), damping, limits, tuple(params or ()))
     batch = _batch(model, problem, targets, q0, params)
     values = [*targets.values(), *model.check_parameters(params, batch).values()]
 
@@ -113,7 +113,7 @@ def _kind(model: Model, name: str, target: Any) -> str:
     """The kind of a target, of a frame that exists."""
     find_frame("inverse_kinematics", model, name)
     if isinstance(target, torch.Tensor) and target.dtype.is_floating_point:
-        for kind, shape in SHAPES.items():
+        for kind, shape in TARGET_SHAPES.items():
             if tuple(target.shape[-len(shape) :]) == shape:
                 return kind
     got = f"{tuple(target.shape)} {target.dtype}" if isinstance(target, torch.Tensor) else type(target).__name__
@@ -155,11 +155,11 @@ def _weights(weights: Any, name: str, kind: str) -> tuple[float, float]:
     return float(pair[0]), float(pair[1]) if kind != "position" else 0.0
 
 
-def _batch(model: Model, problem: Problem, targets: Any, q0: Any, params: Any) -> tuple[int, ...]:
+def _batch(model: Model, problem: LeastSquaresProblem, targets: Any, q0: Any, params: Any) -> tuple[int, ...]:
     """The batch shape that all inputs broadcast to."""
     shapes = {}
     for name, kind in problem.targets:
-        shapes[f"the target of {name!r}"] = targets[name].shape[: -len(SHAPES[kind])]
+        shapes[f"the target of {name!r}"] = targets[name].shape[: -len(TARGET_SHAPES[kind])]
     if q0 is not None:
         if not isinstance(q0, torch.Tensor) or tuple(q0.shape[-1:]) != (model.nq,):
             got = tuple(q0.shape) if isinstance(q0, torch.Tensor) else type(q0).__name__
@@ -178,7 +178,7 @@ def _batch(model: Model, problem: Problem, targets: Any, q0: Any, params: Any) -
 
 def _starts(
     model: Model,
-    problem: Problem,
+    problem: LeastSquaresProblem,
     q0: torch.Tensor | None,
     batch: tuple[int, ...],
     like: torch.Tensor,
@@ -197,7 +197,7 @@ def _starts(
 
 def _best(
     model: Model,
-    problem: Problem,
+    problem: LeastSquaresProblem,
     q0: torch.Tensor | None,
     q: torch.Tensor,
     distances: torch.Tensor,
@@ -217,14 +217,14 @@ def _best(
 _functions: PerOwner[Function] = PerOwner(64)  # of each model, those of the problems that were solved last
 
 
-def _function(model: Model, problem: Problem, purpose: str) -> Function:
+def _function(model: Model, problem: LeastSquaresProblem, purpose: str) -> Function:
     """The kernel that solves a problem, or that improves a solution, traced when first asked for."""
     return _functions.get(model, (problem, purpose), lambda: _traced(model, problem, purpose))
 
 
-def _traced(model: Model, problem: Problem, purpose: str) -> Function:
+def _traced(model: Model, problem: LeastSquaresProblem, purpose: str) -> Function:
     shapes: dict[str, Any] = {"q": model.nq}
-    shapes.update({f"targets[{name!r}]": SHAPES[kind] for name, kind in problem.targets})
+    shapes.update({f"targets[{name!r}]": TARGET_SHAPES[kind] for name, kind in problem.targets})
     shapes.update({f"params[{name!r}]": parameters.shape(model, parameters.named(name)) for name in problem.params})
 
     def system(values: Mapping[str, Any]) -> LeastSquares:

@@ -5,7 +5,7 @@ from typing import Any
 
 from adjoin.dynamics.call import Array, Reference
 from adjoin.dynamics.kinematics import (
-    Names,
+    FrameNames,
     call_for_frames,
     check_reference,
     find_frame,
@@ -67,7 +67,7 @@ def rows_of(nv: int, columns: Sequence[tuple[int, Spatial]]) -> list[list[Scalar
 
 
 @quantity("jacobian", "q")
-def jacobian_of(state: State, frame: Names, reference: Reference = "world", relative_to: str | None = None) -> Any:
+def jacobian_of(state: State, frame: FrameNames, reference: Reference = "world", relative_to: str | None = None) -> Any:
     """`jacobian` over scalars. Columns of joints that do not move the frame are the number 0."""
     function, robot = "jacobian", state.robot
     model = robot.model
@@ -89,7 +89,7 @@ def jacobian_of(state: State, frame: Names, reference: Reference = "world", rela
 
 
 @quantity("jacobian_derivative", "q", "v")
-def jacobian_derivative_of(state: State, frame: Names, reference: Reference = "world") -> Any:
+def jacobian_derivative_of(state: State, frame: FrameNames, reference: Reference = "world") -> Any:
     """`jacobian_derivative` over scalars: a column is fixed to its body, and turns as that moves past the observer."""
     function, robot = "jacobian_derivative", state.robot
     model = robot.model

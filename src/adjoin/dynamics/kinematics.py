@@ -34,7 +34,7 @@ from adjoin.spatial.vector import ZERO, Vector3
 
 OUTPUTS = ("homogeneous", "matrix", "quaternion")
 
-Names = str | tuple[str, ...]
+FrameNames = str | tuple[str, ...]
 Pose = TypeVar("Pose")
 Turned = tuple[Quaternion, Vector3]
 """A pose whose rotation is a unit quaternion."""
@@ -50,7 +50,7 @@ def call_for_frames(
     return evaluate(model, name, known.inputs, inputs, wanted, None, params, "local")[name]
 
 
-def map_frames(function: str, model: Model, frames: Names, compute: Callable[[int], Any]) -> Any:
+def map_frames(function: str, model: Model, frames: FrameNames, compute: Callable[[int], Any]) -> Any:
     """`compute(index)` for one frame given by name, or a list of them for several."""
     if isinstance(frames, str):
         return compute(find_frame(function, model, frames))
@@ -153,7 +153,7 @@ def _quaternions(robot: Robot, owner: str) -> list[Quaternion]:
 
 @quantity("forward_kinematics", "q")
 def forward_kinematics_of(
-    state: State, frames: Names | None = None, output: str = "homogeneous", relative_to: str | None = None
+    state: State, frames: FrameNames | None = None, output: str = "homogeneous", relative_to: str | None = None
 ) -> Any:
     """`forward_kinematics` over scalars."""
     function, robot = "forward_kinematics", state.robot
@@ -181,7 +181,7 @@ def forward_kinematics_of(
 
 
 @quantity("frame_velocity", "q", "v")
-def frame_velocity_of(state: State, frame: Names, reference: Reference = "world") -> Any:
+def frame_velocity_of(state: State, frame: FrameNames, reference: Reference = "world") -> Any:
     """`frame_velocity` over scalars."""
     function, model = "frame_velocity", state.robot.model
     check_reference(function, reference)
@@ -196,7 +196,9 @@ def frame_velocity_of(state: State, frame: Names, reference: Reference = "world"
 
 
 @quantity("frame_acceleration", "q", "v", "a")
-def frame_acceleration_of(state: State, frame: Names, reference: Reference = "world", classical: bool = False) -> Any:
+def frame_acceleration_of(
+    state: State, frame: FrameNames, reference: Reference = "world", classical: bool = False
+) -> Any:
     """`frame_acceleration` over scalars."""
     function, model = "frame_acceleration", state.robot.model
     check_reference(function, reference)

@@ -39,7 +39,7 @@ REFINEMENTS = 2
 
 
 @dataclass(frozen=True)
-class Problem:
+class LeastSquaresProblem:
     """What is solved, apart from the numbers.
 
     Attributes:
@@ -69,7 +69,7 @@ class Errors(NamedTuple):
     squares: list[Scalar]
 
 
-class Solution(NamedTuple):
+class LeastSquaresSolution(NamedTuple):
     """The best configuration found, by how much it misses each target, 1 if not by too much, and how many steps."""
 
     q: list[Scalar]
@@ -91,7 +91,12 @@ class LeastSquares:
     """
 
     def __init__(
-        self, model: Model, problem: Problem, q: Sequence[Scalar], targets: Sequence[Any], params: Mapping[str, Any]
+        self,
+        model: Model,
+        problem: LeastSquaresProblem,
+        q: Sequence[Scalar],
+        targets: Sequence[Any],
+        params: Mapping[str, Any],
     ):
         self.model, self.problem, self.q = model, problem, list(q)
         self.robot = Robot(model, params)
@@ -176,7 +181,7 @@ class LeastSquares:
             full[at.q_slice] = joint.type.clamp(full[at.q_slice], self.lower[at.q], self.upper[at.q])
         return full
 
-    def solve(self, turns: Any) -> Solution:
+    def solve(self, turns: Any) -> LeastSquaresSolution:
         """Run the loop.
 
         Args:
@@ -220,7 +225,9 @@ class LeastSquares:
         for joint, at in self.joints:
             q[at.q_slice] = joint.type.normalize(q[at.q_slice])
         success = select(self._within(squares), 1.0, 0.0)
-        return Solution(q, [sqrt(x) for x in squares[::2]], [sqrt(x) for x in squares[1::2]], success, steps)
+        return LeastSquaresSolution(
+            q, [sqrt(x) for x in squares[::2]], [sqrt(x) for x in squares[1::2]], success, steps
+        )
 
     def _within(self, squares: Sequence[Scalar]) -> Scalar:
         """Whether every error that has a weight is within its tolerance."""

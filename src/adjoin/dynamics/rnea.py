@@ -121,8 +121,8 @@ def bias_forces_of(state: State, passive: bool = False) -> list[Scalar]:
 @quantity("gravity_forces", "q")
 def gravity_forces_of(state: State) -> list[Scalar]:
     """`gravity_forces` over scalars."""
-    rest = [0.0] * state.robot.nv
-    return inverse_dynamics(State(state.robot, state.q, rest), rest)
+    zeros = [0.0] * state.robot.nv
+    return inverse_dynamics(State(state.robot, state.q, zeros), zeros)
 
 
 def rnea(

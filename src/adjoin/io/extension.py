@@ -53,7 +53,7 @@ def read(block: Element, description: Description) -> None:
     if "gravity" in block.attributes:
         description.more["gravity"] = block.numbers("gravity", 3)
     if "parents_touch" in block.attributes:
-        description.more["parents_touch"] = bool(block.whole("parents_touch", 0))
+        description.more["parents_touch"] = bool(block.integer("parents_touch", 0))
     reader = _Reader(description)
     readers: dict[str, Callable[[Element], None]] = {
         "joint": reader.joint,
@@ -116,7 +116,7 @@ class _Reader:
         if "upper" in element.attributes and joint.type.limited == "angle":
             changes["upper"], changes["lower"] = element.not_negative("upper"), 0.0
         for attribute, (name, bound) in UNLIMITED.items():
-            if element.whole(attribute, 0):
+            if element.integer(attribute, 0):
                 changes[name] = bound
         if "kind" in element.attributes:
             if (joint.kind, element.text("kind")) != ("continuous", "revolute"):
@@ -127,8 +127,8 @@ class _Reader:
 
     def link(self, element: Element) -> None:
         link = self._link(element, "name")
-        link.massless = bool(element.whole("massless", 0))
-        link.hidden = bool(element.whole("hidden", 0))
+        link.massless = bool(element.integer("massless", 0))
+        link.hidden = bool(element.integer("hidden", 0))
         if link.hidden and (link.geometries or link.sites):
             problem = "it cannot be hidden, as it carries shapes or sites"
             element.fail(problem, subject=Subject("link", link.name))
@@ -236,13 +236,13 @@ def _vertices(element: Element) -> tuple[Vec3, ...]:
     return tuple(vector3(flat[i : i + 3]) for i in range(0, count, 3))
 
 
-def _constants(element: Element, numbers: dict[str, int], whole: tuple[str, ...]) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _constants(element: Element, numbers: dict[str, int], integers: tuple[str, ...]) -> dict[str, object]:
+    constants: dict[str, object] = {}
     for name, size in numbers.items():
         if name in element.attributes:
             values = element.numbers(name, size)
-            found[name] = values if size > 1 else values[0]
-    for name in whole:
+            constants[name] = values if size > 1 else values[0]
+    for name in integers:
         if name in element.attributes:
-            found[name] = element.whole(name, 0)
-    return found
+            constants[name] = element.integer(name, 0)
+    return constants

@@ -23,7 +23,7 @@ from adjoin.io.xml import Element
 MAX_OBJ_BYTES = 16 * 1024 * 1024
 MAX_VERTICES = 1_000_000
 MAX_NODES = 10_000
-FORMATS = (".stl", ".obj", ".dae")
+MESH_FORMATS = (".stl", ".obj", ".dae")
 
 _QUIET = logging.NullHandler()
 
@@ -63,9 +63,9 @@ def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option
     """
     subject = Subject("mesh", name)
     ending = name[name.rfind(".") :].lower() if "." in name else ""
-    if ending not in FORMATS:
+    if ending not in MESH_FORMATS:
         problem = f"files of format {ending} are not read" if ending else "its name has no ending that says the format"
-        element.fail(problem, f"convert it to {' or '.join(FORMATS)}", subject=subject, options=options)
+        element.fail(problem, f"convert it to {' or '.join(MESH_FORMATS)}", subject=subject, options=options)
     read = {".stl": _stl, ".obj": _obj, ".dae": _collada}[ending]
     try:
         with warnings.catch_warnings():

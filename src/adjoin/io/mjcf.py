@@ -147,14 +147,14 @@ class _Reader:
         )
 
     def _name(self, kind: str, index: int) -> str:
-        found = self.mujoco.mj_id2name(self.m, int(getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}")), index)
-        return found or ""
+        name = self.mujoco.mj_id2name(self.m, int(getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}")), index)
+        return name or ""
 
     def _names(self, kind: str, count: int, fallback: Any) -> list[str]:
-        given = [self._name(kind, index) for index in range(count)]
-        used = {name for name in given if name}
+        names = [self._name(kind, index) for index in range(count)]
+        used = {name for name in names if name}
         out = []
-        for index, name in enumerate(given):
+        for index, name in enumerate(names):
             if not name:
                 name = fallback(index)
                 while name in used:
@@ -301,9 +301,9 @@ class _Reader:
         if m.nq:
             keys.append(self._state(INITIAL, m.qpos0, np.zeros(m.nv), {}))
         names = self._names("key", m.nkey, lambda i: f"key{i}")
-        kept = [i for i in range(m.nu) if mjcf_unsupported.actuator(self.mujoco, m, i) is None]
+        supported = [i for i in range(m.nu) if mjcf_unsupported.actuator(self.mujoco, m, i) is None]
         for k in range(m.nkey):
-            control = {a.name: float(m.key_ctrl[k][i]) for a, i in zip(actuators, kept, strict=True)}
+            control = {a.name: float(m.key_ctrl[k][i]) for a, i in zip(actuators, supported, strict=True)}
             name = names[k] if names[k] != INITIAL else f"{INITIAL}/key{k}"
             keys.append(self._state(name, m.key_qpos[k], m.key_qvel[k], control))
         return keys

@@ -52,10 +52,10 @@ class Scanned:
             message: of the compiler, with numbers of lines in `text`.
             where: the place if it names none.
         """
-        found = re.search(r",? line (?:= )?(\d+)(?:, column (?:= )?-?\d+)?", message)
-        if found is not None and 0 < int(found[1]) <= len(self.lines):
-            where = self.lines[int(found[1]) - 1]
-            message = message[: found.start()] + message[found.end() :]
+        match = re.search(r",? line (?:= )?(\d+)(?:, column (?:= )?-?\d+)?", message)
+        if match is not None and 0 < int(match[1]) <= len(self.lines):
+            where = self.lines[int(match[1]) - 1]
+            message = message[: match.start()] + message[match.end() :]
         return ModelError(f"MuJoCo: {' '.join(message.split())}", where=where)
 
 

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Problems:
+class FileProblems:
     """What is wrong with a file.
 
     Attributes:
@@ -46,18 +46,18 @@ class Problems:
         before = len(self._seen)
         for part in error.split() if isinstance(error, mjcf.UnsupportedError) else [error]:
             self._seen.setdefault(str(part), part)
-        self.errors = sorted(self._seen.values(), key=lambda found: found.line)
+        self.errors = sorted(self._seen.values(), key=lambda error: error.line)
         return len(self._seen) > before
 
 
-def find(path: str, **options: Any) -> Problems:
+def find(path: str, **options: Any) -> FileProblems:
     """Look for every problem of a robot file.
 
     Args:
         path: of the file.
         options: those of `adjoin.load`.
     """
-    problems = Problems()
+    problems = FileProblems()
     try:
         _look(problems, path, options)
         if not problems.errors:
@@ -68,7 +68,7 @@ def find(path: str, **options: Any) -> Problems:
     return problems
 
 
-def _look(problems: Problems, path: str, options: dict[str, Any]) -> None:
+def _look(problems: FileProblems, path: str, options: dict[str, Any]) -> None:
     data, name, _, _ = open_source(path, None)
     if store.is_saved(data):
         return
@@ -88,7 +88,7 @@ def _look(problems: Problems, path: str, options: dict[str, Any]) -> None:
         _assemble(problems, description, {key: options[key] for key in keys if key in options})
 
 
-def _tried(problems: Problems, read: Callable[..., Result], options: dict[str, Any]) -> Result | None:
+def _tried(problems: FileProblems, read: Callable[..., Result], options: dict[str, Any]) -> Result | None:
     """What a reader returns, with the options that its errors name; None where none of them helps."""
     while True:
         try:
@@ -113,7 +113,7 @@ def _with(options: dict[str, Any], more: list[Option]) -> dict[str, Any]:
     return joined
 
 
-def _urdf(problems: Problems, root: Element, read: Callable[[Element], Description | None]) -> Description | None:
+def _urdf(problems: FileProblems, root: Element, read: Callable[[Element], Description | None]) -> Description | None:
     """The robot, as far as it can be read."""
     if read(replace(root, children=[])) is None:
         root = replace(root, attributes={**root.attributes, "name": "robot"})
@@ -150,7 +150,7 @@ def _readable(child: Element, reads: Callable[[Element], bool]) -> Element:
     return replace(child, attributes={**child.attributes, "type": kind}, children=ends)
 
 
-def _assemble(problems: Problems, description: Description, options: dict[str, Any]) -> None:
+def _assemble(problems: FileProblems, description: Description, options: dict[str, Any]) -> None:
     """Put the robot together, and remove what each error is about, until it holds."""
     while True:
         try:
@@ -165,7 +165,7 @@ def _assemble(problems: Problems, description: Description, options: dict[str, A
                 return
 
 
-def _mend(problems: Problems, description: Description, error: ModelError) -> bool:
+def _mend(problems: FileProblems, description: Description, error: ModelError) -> bool:
     """Repair or remove what an error is about; whether that was possible."""
     if isinstance(error, DisconnectedError):
         children = {edge.child for edge in description.joints}
@@ -198,7 +198,7 @@ def _make_physical(link: LinkDescription) -> None:
     link.mass, link.inertia, link.com = 1.0, (1.0, 0.0, 0.0, 1.0, 0.0, 1.0), (0.0, 0.0, 0.0)
 
 
-def _remedy(problems: Problems, path: str, options: dict[str, Any]) -> dict[str, Any]:
+def _remedy(problems: FileProblems, path: str, options: dict[str, Any]) -> dict[str, Any]:
     """The first option that each error names, if the file loads with all of them."""
     helpful = [option for error in problems.errors for option in error.options[:1] if option.name in _FREE]
     try:

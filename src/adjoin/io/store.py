@@ -190,18 +190,18 @@ class _Columns:
         raise ModelError(problem, field=key, remedy=remedy)
 
     def value(self, key: str, kind: type) -> Any:
-        found = self.structure.get(key)
-        if type(found) is not kind:
+        value = self.structure.get(key)
+        if type(value) is not kind:
             self.fail(key, f"{key} is not a {kind.__name__}")
-        return found
+        return value
 
     def column(self, key: str, shape: tuple[int, ...], kind: str = "f") -> np.ndarray:
-        found = self.tensors.get(key)
-        if found is None or found.dtype.kind != kind:
+        tensor = self.tensors.get(key)
+        if tensor is None or tensor.dtype.kind != kind:
             self.fail(key, f"{key} is not a tensor of {'F64' if kind == 'f' else 'I64'}")
-        if found.shape != shape:
-            self.fail(key, f"{key} has shape {found.shape}", f"it must have {shape}")
-        return found
+        if tensor.shape != shape:
+            self.fail(key, f"{key} has shape {tensor.shape}", f"it must have {shape}")
+        return tensor
 
     def records(self, part: str, record: type) -> list[Any]:
         count = self.value(part, int)

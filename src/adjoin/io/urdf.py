@@ -28,7 +28,7 @@ from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 
 Meshes = Literal["hull", "ignore"]
-SHAPES = "box, sphere, cylinder, capsule, mesh"
+SHAPE_TAGS = "box, sphere, cylinder, capsule, mesh"
 WITHOUT_MESHES = Option("meshes", "ignore", "to leave collision meshes out")
 
 _UNIT_AXIS = 1e-5  # what rounding to five digits does to a unit vector
@@ -127,7 +127,7 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
     position, rotation = _origin(reader, element)
     geometry = element.need("geometry")
     if len(geometry.children) != 1:
-        geometry.fail(f"it has {len(geometry.children)} shapes", f"it needs exactly one of: {SHAPES}")
+        geometry.fail(f"it has {len(geometry.children)} shapes", f"it needs exactly one of: {SHAPE_TAGS}")
     shape = geometry.children[0]
     vertices: tuple[Vec3, ...] = ()
     size: Vec3 = ZERO
@@ -145,7 +145,7 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
             return None
         kind, vertices = "hull", _hull(reader, shape)
     else:
-        shape.fail("unknown shape", f"shapes: {SHAPES}")
+        shape.fail("unknown shape", f"shapes: {SHAPE_TAGS}")
     name = element.name() if element.attributes.get("name", "").strip() else f"{link}/0"
     return Geometry(_distinct(reader, name), kind, WORLD, link, size, position, rotation, vertices)
 

@@ -100,8 +100,8 @@ class _Writer:
         """Name the link that carries each body's joint: its own frame if that lies in the joint, else a hidden link."""
         frames = {(frame.body, frame.name): frame for frame in self.model.frames}
         for index, body in enumerate(self.model.bodies):
-            own = frames.get((index, body.name))
-            if own is not None and own.kind == "link" and (own.rotation, own.position) == IDENTITY_TRANSFORM:
+            link = frames.get((index, body.name))
+            if link is not None and link.kind == "link" and (link.rotation, link.position) == IDENTITY_TRANSFORM:
                 self.carriers[index] = body.name
                 if body.mass == 0.0:
                     self.extra += _tag("link", {"name": body.name, "massless": "1"})
@@ -291,12 +291,14 @@ def _fresh(name: str, used: set[str]) -> str:
     return candidate
 
 
-def _changed(item: object, sizes: dict[str, int], whole: tuple[str, ...], defaults: dict) -> dict[str, str]:
+def _changed(item: object, sizes: dict[str, int], integers: tuple[str, ...], defaults: dict) -> dict[str, str]:
     out: dict[str, str] = {}
-    for name in (*sizes, *whole):
+    for name in (*sizes, *integers):
         value = getattr(item, name)
         if value != defaults[name]:
-            out[name] = numbers(value) if isinstance(value, tuple) else str(value) if name in whole else number(value)
+            out[name] = (
+                numbers(value) if isinstance(value, tuple) else str(value) if name in integers else number(value)
+            )
     return out
 
 

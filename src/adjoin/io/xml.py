@@ -60,15 +60,17 @@ class Element:
 
     def one(self, tag: str) -> "Element | None":
         """The only child with this tag, or None."""
-        found = self.all(tag)
-        if len(found) > 1:
-            found[1].fail(f"there are two of these in <{self.tag}>", f"the first is on line {found[0].where.line}")
-        return found[0] if found else None
+        elements = self.all(tag)
+        if len(elements) > 1:
+            elements[1].fail(
+                f"there are two of these in <{self.tag}>", f"the first is on line {elements[0].where.line}"
+            )
+        return elements[0] if elements else None
 
     def need(self, tag: str) -> "Element":
         """The only child with this tag."""
-        found = self.one(tag)
-        return found if found is not None else self.fail(f"<{tag}> is missing")
+        element = self.one(tag)
+        return element if element is not None else self.fail(f"<{tag}> is missing")
 
     def text(self, attribute: str) -> str:
         """An attribute that must be there and not be empty."""
@@ -120,7 +122,7 @@ class Element:
             value if value >= 0.0 else self.fail(f"{attribute} is {value:g}", "it must be at least 0", field=attribute)
         )
 
-    def whole(self, attribute: str, default: int) -> int:
+    def integer(self, attribute: str, default: int) -> int:
         """One whole number from 0 to 2^31 - 1."""
         value = self.number(attribute, float(default))
         if value != int(value) or not 0 <= value < 2**31:

@@ -12,7 +12,7 @@ from adjoin.spatial.motion import Transform
 from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.spatial.vector import ZERO, Vector3
 
-ROUNDING = 1e-15  # of the largest entry; what is less was meant to be 0
+NEGLIGIBLE = 1e-15  # of the largest entry; what is less was meant to be 0
 
 
 class MassMoments(NamedTuple):
@@ -74,7 +74,7 @@ def split_off_axis(m: MassMoments, axis: Vector3) -> tuple[MassMoments, MassMome
     along = vector.scale(vector.dot(axis, m.first), axis)
     spread = vector.dot(axis, vector.apply(inertia.to_matrix(m.second), axis))
     line = (spread * x * x, spread * x * y, spread * x * z, spread * y * y, spread * y * z, spread * z * z)
-    least, smallest = (ROUNDING * max(map(abs, part)) for part in (m.first, m.second))
+    least, smallest = (NEGLIGIBLE * max(map(abs, part)) for part in (m.first, m.second))
     a, b, c = (0.0 if abs(p - q) <= least else p - q for p, q in zip(m.first, along, strict=True))
     xx, xy, xz, yy, yz, zz = (0.0 if abs(p - q) <= smallest else p - q for p, q in zip(m.second, line, strict=True))
     return MassMoments(0.0, (a, b, c), (xx, xy, xz, yy, yz, zz)), MassMoments(m.mass, along, line)

@@ -9,8 +9,8 @@
 Pages are made with viser, `pip install 'adjoin[viewer]'`.
 """
 
-from adjoin.viewer.replay import Recording, record
+from adjoin.viewer.replay import Replay, record
 from adjoin.viewer.viewer import Viewer
 from adjoin.viewer.visuals import read_visuals
 
-__all__ = ["Recording", "Viewer", "read_visuals", "record"]
+__all__ = ["Replay", "Viewer", "read_visuals", "record"]

@@ -117,8 +117,8 @@ def creased(vertices: np.ndarray, faces: np.ndarray, degrees: float = 35.0) -> M
         if (spread == label).all():
             break
         label = spread
-    kept, index = np.unique(label, return_inverse=True)
-    return Mesh(vertices[faces.reshape(-1)[kept]], index.reshape(-1, 3))
+    labels, index = np.unique(label, return_inverse=True)
+    return Mesh(vertices[faces.reshape(-1)[labels]], index.reshape(-1, 3))
 
 
 def _tetrahedron(points: np.ndarray) -> list[int] | None:

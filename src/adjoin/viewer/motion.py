@@ -41,23 +41,23 @@ def configuration(caller: str, model: Model, q: Any, dimensions: int, environmen
         dimensions: of the result.
         environments: how many there must be, if it is known.
     """
-    found = torch.as_tensor(q).detach().cpu()
-    if not found.is_floating_point():
-        found = found.to(torch.get_default_dtype())
-    if found.dim() == dimensions - 1:
-        found = found.unsqueeze(-2)
+    path = torch.as_tensor(q).detach().cpu()
+    if not path.is_floating_point():
+        path = path.to(torch.get_default_dtype())
+    if path.dim() == dimensions - 1:
+        path = path.unsqueeze(-2)
     shape = ("steps", "environments", str(model.nq))[3 - dimensions :]
-    if found.dim() != dimensions or found.shape[-1] != model.nq or 0 in found.shape:
+    if path.dim() != dimensions or path.shape[-1] != model.nq or 0 in path.shape:
         raise InputError(
             f"{caller}: q of {model.name!r} must have the shape ({', '.join(shape)}) or that without environments, "
             f"got {tuple(torch.as_tensor(q).shape)}"
         )
-    if environments is not None and found.shape[-2] not in (1, environments):
-        raise InputError(f"{caller}: q is of {found.shape[-2]} environments, the viewer has {environments}")
-    bad = ~torch.isfinite(found).all(-1)
+    if environments is not None and path.shape[-2] not in (1, environments):
+        raise InputError(f"{caller}: q is of {path.shape[-2]} environments, the viewer has {environments}")
+    bad = ~torch.isfinite(path).all(-1)
     if bad.any():
         raise InputError(f"{caller}: q is not finite at {tuple(bad.nonzero()[0].tolist())}")
-    return found if environments is None else found.expand(*found.shape[:-2], environments, model.nq)
+    return path if environments is None else path.expand(*path.shape[:-2], environments, model.nq)
 
 
 def motion(
@@ -85,12 +85,12 @@ def motion(
     if not isinstance(dt, (int, float)) or not 0.0 < dt < math.inf:
         raise InputError(f"{caller}: dt must be a positive number of seconds, got {dt!r}")
     every = max(1, round(1.0 / (rate * dt)))
-    kept = torch.arange(0, len(path), every)
-    forces = None if contacts is None else _forces(caller, contacts, path.shape[:2], kept)
-    return Motion(path[kept], every * dt, forces)
+    steps = torch.arange(0, len(path), every)
+    forces = None if contacts is None else _forces(caller, contacts, path.shape[:2], steps)
+    return Motion(path[steps], every * dt, forces)
 
 
-def _forces(caller: str, contacts: Any, batch: torch.Size, kept: torch.Tensor) -> Forces:
+def _forces(caller: str, contacts: Any, batch: torch.Size, indices: torch.Tensor) -> Forces:
     """Forces of the kept steps; a rollout has one step less than states, and its last force stays."""
     named = contacts if isinstance(contacts, Mapping) else getattr(contacts, "_asdict", dict)()
     if "position" not in named or "force" not in named:
@@ -99,7 +99,7 @@ def _forces(caller: str, contacts: Any, batch: torch.Size, kept: torch.Tensor) -
             f"got {'a mapping of ' + ', '.join(named) if named else type(contacts).__name__}"
         )
     steps, environments = batch
-    found = []
+    parts = []
     for name in ("position", "force"):
         values = torch.as_tensor(named[name]).detach().float().cpu()
         values = values.unsqueeze(1) if values.dim() == 3 else values
@@ -108,5 +108,5 @@ def _forces(caller: str, contacts: Any, batch: torch.Size, kept: torch.Tensor) -
                 f"{caller}: {name} of contacts must have the shape ({steps} or {steps - 1}, {environments}, n, 3) "
                 f"beside q, got {tuple(torch.as_tensor(named[name]).shape)}"
             )
-        found.append(np.asarray(values[kept.clamp(max=len(values) - 1)]))
-    return Forces(*found)
+        parts.append(np.asarray(values[indices.clamp(max=len(values) - 1)]))
+    return Forces(*parts)

@@ -19,11 +19,11 @@ from adjoin.viewer.mesh import Mesh
 LIGHT: Color = (224, 228, 234)
 DARK: Color = (32, 40, 54)
 ACCENT: Color = (226, 62, 12)
-FIXED: Color = (140, 147, 158)
+FIXED_COLOR: Color = (140, 147, 158)
 
 
 @dataclass(frozen=True)
-class Part:
+class Solid:
     """One solid on a body.
 
     Attributes:
@@ -43,7 +43,7 @@ class Part:
     rotation: Mat3 = IDENTITY
 
 
-def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None, segments: int = 32) -> list[Part]:
+def parts_of(model: Model, visuals: Mapping[str, Iterable[Solid]] | None = None, segments: int = 32) -> list[Solid]:
     """Everything solid of a model; planes are left to the ground.
 
     Args:
@@ -53,16 +53,16 @@ def parts_of(model: Model, visuals: Mapping[str, Iterable[Part]] | None = None, 
     """
     visuals = visuals or {}
     colors = _colors(model)
-    found = [part for parts in visuals.values() for part in parts]
+    drawn = [part for parts in visuals.values() for part in parts]
     for shape in model.geometries:
         if shape.link not in visuals and shape.kind != "plane":
-            found.append(_solid(shape, colors[shape.body], segments))
-    shown = {part.body for part in found}
+            drawn.append(_solid(shape, colors[shape.body], segments))
+    shown = {part.body for part in drawn}
     size = _size(model)
     for index, body in enumerate(model.bodies):
         if index not in shown and not body.joint.type.floating:
-            found += _skeleton(model, index, size, segments)
-    return found
+            drawn += _skeleton(model, index, size, segments)
+    return drawn
 
 
 def _colors(model: Model) -> dict[int, Color]:
@@ -72,13 +72,13 @@ def _colors(model: Model) -> dict[int, Color]:
     for index, body in enumerate(model.bodies):
         depth[index] = depth[body.parent] + 1
         ends.discard(body.parent)
-    found = {index: (LIGHT, DARK)[depth[index] % 2] for index in range(len(model.bodies))}
-    found.update({index: ACCENT for index in ends if depth[index] > 0})
-    found[WORLD] = FIXED
-    return found
+    colors = {index: (LIGHT, DARK)[depth[index] % 2] for index in range(len(model.bodies))}
+    colors.update({index: ACCENT for index in ends if depth[index] > 0})
+    colors[WORLD] = FIXED_COLOR
+    return colors
 
 
-def _solid(shape: Geometry, color: Color, segments: int) -> Part:
+def _solid(shape: Geometry, color: Color, segments: int) -> Solid:
     a, b, c = shape.size
     solids: dict[str, tuple[Callable[[], Mesh], Vec3]] = {
         "sphere": (lambda: mesh.sphere(segments), (a, a, a)),
@@ -89,7 +89,7 @@ def _solid(shape: Geometry, color: Color, segments: int) -> Part:
         "hull": (lambda: mesh.hull(np.array(shape.vertices)), (1.0, 1.0, 1.0)),
     }
     surface, scale = solids[shape.kind]
-    return Part(shape.body, surface(), scale, color, shape.position, shape.rotation)
+    return Solid(shape.body, surface(), scale, color, shape.position, shape.rotation)
 
 
 def _size(model: Model) -> float:
@@ -101,7 +101,7 @@ def _size(model: Model) -> float:
     return max(*reach.values(), 0.1)
 
 
-def _skeleton(model: Model, index: int, size: float, segments: int) -> list[Part]:
+def _skeleton(model: Model, index: int, size: float, segments: int) -> list[Solid]:
     """A ball where a body's joint is, and sticks from there to the joints that follow, or to its end."""
     radius = 0.012 * size
     ball = 1.8 * radius
@@ -109,16 +109,16 @@ def _skeleton(model: Model, index: int, size: float, segments: int) -> list[Part
     if not ends:
         ends = [frame.position for frame in model.frames if frame.body == index] + [model.bodies[index].com]
         ends = [max(ends, key=lambda end: math.dist(end, ZERO))]
-    joint = Part(index, mesh.sphere(segments), (ball, ball, ball), ACCENT)
+    joint = Solid(index, mesh.sphere(segments), (ball, ball, ball), ACCENT)
     return [joint, *[_stick(index, end, radius, segments) for end in ends if math.dist(end, ZERO) > radius]]
 
 
-def _stick(body: int, end: Vec3, radius: float, segments: int) -> Part:
+def _stick(body: int, end: Vec3, radius: float, segments: int) -> Solid:
     """A thin cylinder from a body's origin to a point of it."""
     length = math.dist(end, ZERO)
     w, x, y, z = from_z(np.array([end]))[0].tolist()
     middle = vector.scale(0.5, end)
-    return Part(
+    return Solid(
         body, mesh.cylinder(segments), (radius, radius, length / 2), DARK, middle, from_quaternion((w, x, y, z))
     )
 

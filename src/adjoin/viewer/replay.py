@@ -15,7 +15,7 @@ from adjoin.viewer.scene import Scene
 from adjoin.viewer.visuals import Source, visuals_of
 
 
-class Recording(type(Path())):
+class Replay(type(Path())):
     """The path of a recorded page; in a notebook it shows the page itself."""
 
     def _repr_html_(self) -> str:
@@ -37,7 +37,7 @@ def record(
     terrain: Heightfield | None = None,
     source: Source | None = None,
     rate: float = 30.0,
-) -> Recording:
+) -> Replay:
     """Write a motion as a standalone HTML file: it plays offline, from file://, and asks nothing of any network.
 
     Args:
@@ -62,9 +62,9 @@ def record(
     shown = motion("record", model, q, dt, contacts, rate=rate)
     drawing = Drawing(model, shown.q.shape[1], visuals_of(model, source))
     page = replay(drawing, shown, spacing, terrain, frames=frames, center_of_mass=center_of_mass)
-    found = Recording(path)
-    found.write_text(titled(page, title or model.name), encoding="utf-8")
-    return found
+    recording = Replay(path)
+    recording.write_text(titled(page, title or model.name), encoding="utf-8")
+    return recording
 
 
 def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:

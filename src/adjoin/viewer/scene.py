@@ -16,10 +16,10 @@ from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.mesh import Mesh
 from adjoin.viewer.parts import from_z
 
-FORCE = (10, 88, 208)
+FORCE_COLOR = (10, 88, 208)
 BALANCE = (250, 190, 40)
-GROUND = (238, 240, 243)
-TERRAIN = (196, 203, 190)
+GROUND_COLOR = (238, 240, 243)
+TERRAIN_COLOR = (196, 203, 190)
 FIELD_OF_VIEW = math.radians(40.0)
 
 
@@ -129,7 +129,13 @@ class Scene:
             surface = mesh.heights(terrain.heights.detach().cpu().double().numpy(), terrain.spacing, terrain.origin)
             still = np.tile((1.0, 0.0, 0.0, 0.0), (len(self.offsets), 1))
             scene.add_batched_meshes_simple(
-                "/terrain", surface.vertices, surface.faces, still, self.offsets, batched_colors=TERRAIN, lod="off"
+                "/terrain",
+                surface.vertices,
+                surface.faces,
+                still,
+                self.offsets,
+                batched_colors=TERRAIN_COLOR,
+                lod="off",
             )
             return
         cell = 10.0 ** round(math.log10(self.size)) / 4
@@ -141,7 +147,7 @@ class Scene:
             "section_color": (180, 187, 197),
             "fade_distance": 40.0 * self.size,
             "shadow_opacity": 0.35,
-            "plane_color": GROUND,
+            "plane_color": GROUND_COLOR,
             "plane_opacity": 1.0,
         }
         for index, plane in enumerate(planes):
@@ -203,7 +209,7 @@ class Scene:
                 turns,
                 positions,
                 batched_scales=scales.astype(np.float32),
-                batched_colors=FORCE,
+                batched_colors=FORCE_COLOR,
                 lod="off",
                 cast_shadow=False,
                 receive_shadow=False,

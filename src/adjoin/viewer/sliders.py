@@ -9,7 +9,7 @@ import torch
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 
-FARTHEST = 2.0  # m, of a base from where it was first
+SLIDER_REACH = 2.0  # m, of a base from where it was first
 
 
 class Sliders:
@@ -54,7 +54,7 @@ class Sliders:
             numbers = zip(joint.type.slider_names, joint.type.units, here, strict=True)
             with gui.add_folder(f"{joint.name} ({joint.kind})", expand_by_default=False):
                 sliders = [
-                    _slider(gui, name, value - FARTHEST, value + FARTHEST, unit)
+                    _slider(gui, name, value - SLIDER_REACH, value + SLIDER_REACH, unit)
                     if unit == "m"
                     else _slider(gui, name, -math.pi, math.pi, unit)
                     for name, unit, value in numbers

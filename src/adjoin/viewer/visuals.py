@@ -10,7 +10,7 @@ from adjoin.io import xml
 from adjoin.io.load import open_source
 from adjoin.io.mesh import Color, read_mesh
 from adjoin.io.paths import Files
-from adjoin.io.urdf import SHAPES
+from adjoin.io.urdf import SHAPE_TAGS
 from adjoin.io.xml import Element
 from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.model import Model
@@ -20,9 +20,9 @@ from adjoin.spatial.rotation import from_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
-from adjoin.viewer.parts import LIGHT, Part
+from adjoin.viewer.parts import LIGHT, Solid
 
-Visuals = Mapping[str, list[Part]]
+Visuals = Mapping[str, list[Solid]]
 """What is drawn for links in the place of their shapes, by name."""
 Source = str | os.PathLike[str] | Visuals
 """A robot's URDF file, or what was read from it."""
@@ -44,7 +44,7 @@ def read_visuals(
     *,
     packages: Mapping[str, str | os.PathLike[str]] | None = None,
     allow: Sequence[str | os.PathLike[str]] = (),
-) -> dict[str, list[Part]]:
+) -> dict[str, list[Solid]]:
     """What a URDF has under `<visual>`, by link.
 
     A link whose visual shapes cannot all be read is left out, with a warning, and so is drawn as its collision shapes.
@@ -63,18 +63,18 @@ def read_visuals(
     folders = {key: Path(value) for key, value in (packages or {}).items()}
     reader = _Reader(Files(folder, folders, [Path(one) for one in allow]), colors)
     frames = {frame.name: frame for frame in model.frames}
-    found: dict[str, list[Part]] = {}
+    parts: dict[str, list[Solid]] = {}
     errors: list[ModelError] = []
     for link in root.all("link"):
         visuals = link.all("visual")
         if visuals and (frame := frames.get(link.name())) is not None:
             try:
-                found[frame.name] = [part for visual in visuals for part in reader.parts(visual, frame)]
+                parts[frame.name] = [part for visual in visuals for part in reader.parts(visual, frame)]
             except ModelError as error:
                 errors.append(error)
     if errors:
         warnings.warn(AdjoinWarning("links are drawn as their collision shapes", errors), stacklevel=2)
-    return found
+    return parts
 
 
 class _Reader:
@@ -82,14 +82,14 @@ class _Reader:
         self._files, self._colors = files, colors
         self._read: dict[str, Surfaces] = {}
 
-    def parts(self, visual: Element, frame: Frame) -> list[Part]:
+    def parts(self, visual: Element, frame: Frame) -> list[Solid]:
         geometry = visual.need("geometry")
         if len(geometry.children) != 1:
             geometry.fail(f"it has {len(geometry.children)} shapes", "it needs exactly one")
         rotation, position = motion.transform_multiply((frame.rotation, frame.position), _origin(visual))
-        own = self._material(visual)
+        material = self._material(visual)
         return [
-            Part(frame.body, surface, scale, own or color or LIGHT, position, rotation)
+            Solid(frame.body, surface, scale, material or color or LIGHT, position, rotation)
             for surface, scale, color in self._surfaces(geometry.children[0])
         ]
 
@@ -112,7 +112,7 @@ class _Reader:
                 return [(mesh.capsule(round(half / radius, 6)), (radius, radius, radius), None)]
             return [(mesh.cylinder(), (radius, radius, half), None)]
         if shape.tag != "mesh":
-            shape.fail("unknown shape", f"shapes: {SHAPES}")
+            shape.fail("unknown shape", f"shapes: {SHAPE_TAGS}")
         scale = vector3(shape.numbers("scale", 3, (1.0, 1.0, 1.0)))
         return [(surface, scale, color) for surface, _, color in self._file(shape)]
 

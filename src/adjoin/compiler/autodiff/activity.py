@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adjoin.compiler.ir.control_flow import Body, split_scan
+from adjoin.compiler.ir.control_flow import LoopBody, split_scan
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import BOOL, INT, TABLE
 from adjoin.compiler.ir.op import FLAT, OPS
@@ -47,7 +47,7 @@ def find_activity(nodes: Sequence[Expr], sources: set[Expr]) -> Activity:
 
 def _scan_results(node: Expr, active: set[Expr]) -> list[bool]:
     """Whether each result of a scan depends on active values; what one step makes active is so in the next."""
-    body: Body = node.data
+    body: LoopBody = node.data
     initial, captured, streams = split_scan(node)
     carry = [value in active for value in initial]
     sources = {parameter for parameter, value in zip(body.captures, captured, strict=True) if value in active}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from adjoin.compiler.autodiff.activity import find_activity
-from adjoin.compiler.ir.control_flow import Body, finals, output_streams, split_scan
+from adjoin.compiler.ir.control_flow import LoopBody, finals, output_streams, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph
 from adjoin.compiler.ir.implicit import solutions
 from adjoin.compiler.ir.kinds import ARRAY, FLOAT
@@ -100,12 +100,12 @@ class _Pushforward:
     def push_scan(self, node: Expr) -> None:
         """A loop that carries values and tangents side by side."""
         graph, mapping, tangents = self.graph, self.mapping, self.tangents
-        old: Body = node.data
+        old: LoopBody = node.data
         initial, captured, streams = split_scan(node)
         sources = {value for value in (*initial, *captured, *streams) if value in tangents}
         count = len(old.results)
         active = find_activity([node], sources).results.get(node, [False] * (count + len(old.outputs)))
-        new = Body.begin(graph, old.length, old.reverse)
+        new = LoopBody.begin(graph, old.length, old.reverse)
         inside = _Pushforward(new.graph, {old.counter: new.counter}, {})
         for parameter in old.carry:
             inside.mapping[parameter] = new.add_carry(parameter)

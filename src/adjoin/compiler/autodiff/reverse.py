@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoin.compiler.autodiff.activity import Activity, find_activity
-from adjoin.compiler.ir.control_flow import Body, finals, output_stream, output_streams, split_scan
+from adjoin.compiler.ir.control_flow import LoopBody, finals, output_stream, output_streams, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph
 from adjoin.compiler.ir.implicit import solutions
 from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT
@@ -155,10 +155,10 @@ class _Pullback:
         cotangents = self.results.get(node)
         if cotangents is None:
             return
-        body: Body = node.data
+        body: LoopBody = node.data
         active = self.activity.results[node]
         initial, captured, streams = split_scan(node)
-        back = Body.begin(self.graph, body.length, not body.reverse)
+        back = LoopBody.begin(self.graph, body.length, not body.reverse)
         pull = _Pullback(back.graph)
         mask = self.common_mask(list(cotangents.values()))
         start: list[Expr] = []
@@ -264,7 +264,7 @@ def _recall(parameter: Expr, elements: list[Expr]) -> Expr:
 
 
 def _sum_streams(graph: Graph, a: Expr, b: Expr) -> Expr:
-    body = Body.begin(graph, stream_length(a))
+    body = LoopBody.begin(graph, stream_length(a))
     body.outputs = [[x + y for x, y in zip(body.add_stream(a.width), body.add_stream(b.width), strict=True)]]
     return output_stream(body.close([], [a, b]), 0)
 

@@ -193,11 +193,11 @@ def tan(w: Writer, x: str) -> str:
     """
     quadrant, r, tail = _reduce(w, x)
     z = w.mul(r, r)
-    rest = w.mul(w.mul(r, z), _horner(w, _TAN, z))
-    estimate = w.add(r, rest)
-    rest = w.fma(tail, w.fma(estimate, estimate, w.const(1.0)), rest)
-    t = w.add(r, rest)
-    error = w.add(w.sub(r, t), rest)
+    remainder = w.mul(w.mul(r, z), _horner(w, _TAN, z))
+    estimate = w.add(r, remainder)
+    remainder = w.fma(tail, w.fma(estimate, estimate, w.const(1.0)), remainder)
+    t = w.add(r, remainder)
+    error = w.add(w.sub(r, t), remainder)
     inverse = w.div(w.const(-1.0), t)
     cotangent = w.fma(w.mul(inverse, inverse), error, inverse)
     return w.select(_is_odd(w, quadrant), cotangent, w.copysign(t, r))
@@ -225,11 +225,11 @@ def asin(w: Writer, x: str) -> str:
     outer, z, root = _arc_root(w, x)
     base = w.select(outer, w.const(_HALF_PI_HEAD[w.lane.bits]), w.const(0.0))
     s = w.select(outer, w.neg(root), w.abs(x))
-    rest = _arc_rest(w, _ASIN, s, z, base)
+    remainder = _arc_rest(w, _ASIN, s, z, base)
     # Where the result ends just below 1 this sum is above and rounds twice as coarsely: its error is added again.
     total = w.add(base, s)
     error = w.add(w.sub(base, total), s)
-    return w.copysign(w.add(total, w.add(error, rest)), x)
+    return w.copysign(w.add(total, w.add(error, remainder)), x)
 
 
 def acos(w: Writer, x: str) -> str:
@@ -242,8 +242,8 @@ def acos(w: Writer, x: str) -> str:
     end = w.select(w.lt(x, w.const(0.0)), w.const(2.0 * half_pi), w.const(0.0))
     base = w.select(outer, end, w.const(half_pi))
     s = w.select(outer, w.copysign(root, x), w.neg(x))
-    rest = _arc_rest(w, _ASIN, s, z, base)
-    return w.add(base, w.add(s, rest))
+    remainder = _arc_rest(w, _ASIN, s, z, base)
+    return w.add(base, w.add(s, remainder))
 
 
 def atan2(w: Writer, y: str, x: str) -> str:
@@ -264,8 +264,8 @@ def atan2(w: Writer, y: str, x: str) -> str:
     left = w.icompare("ne", x_sign, w.iconst(0))
     base = w.select(left, w.const(2.0 * half_pi), w.const(0.0))
     base = w.select(steep, w.const(half_pi), base)
-    rest = _arc_rest(w, _ATAN, q, w.mul(q, q), base)
-    return w.copysign(w.add(base, w.add(q, rest)), y)
+    remainder = _arc_rest(w, _ATAN, q, w.mul(q, q), base)
+    return w.copysign(w.add(base, w.add(q, remainder)), y)
 
 
 def _expm1_reduced(w: Writer, x: str, offset: int) -> tuple[str, str]:
@@ -346,11 +346,11 @@ def tanh(w: Writer, x: str) -> str:
 
 def floor(w: Writer, x: str) -> str:
     """Largest integer not above x; exact. By adding and subtracting 2^mantissa, as SSE2 has no such instruction."""
-    whole = w.const(2.0 ** _MANTISSA[w.lane.bits])
+    two_to_mantissa = w.const(2.0 ** _MANTISSA[w.lane.bits])
     a = w.abs(x)
-    nearest = w.copysign(w.sub(w.add(a, whole), whole), x)
+    nearest = w.copysign(w.sub(w.add(a, two_to_mantissa), two_to_mantissa), x)
     down = w.sub(nearest, w.select(w.lt(x, nearest), w.const(1.0), w.const(0.0)))
-    return w.select(w.lt(a, whole), down, x)
+    return w.select(w.lt(a, two_to_mantissa), down, x)
 
 
 def sign(w: Writer, x: str) -> str:

@@ -19,7 +19,7 @@ from adjoin.errors import TraceError
 
 
 @dataclass(eq=False)
-class Body:
+class LoopBody:
     """What a scan node runs: a graph with parameters and results, which does not change once it is closed.
 
     A scan node's arguments are the initial carry, then the captures, then the input streams, then nodes that only have
@@ -54,7 +54,7 @@ class Body:
     where: Expr | None = None
 
     @classmethod
-    def begin(cls, outer: Graph, length: int | str, reverse: bool = False) -> "Body":
+    def begin(cls, outer: Graph, length: int | str, reverse: bool = False) -> "LoopBody":
         """A new body of a loop in a graph."""
         graph = Graph(outer)
         return cls(graph, graph.fresh("param", (), "counter", INT), length, reverse)
@@ -104,7 +104,7 @@ class Body:
 
 def split_scan(node: Expr, args: Sequence[Expr] | None = None) -> tuple[list[Expr], list[Expr], list[Expr]]:
     """The arguments of a scan, or others in their place: initial carry, captured values and input streams."""
-    body: Body = node.data
+    body: LoopBody = node.data
     args = list(node.args if args is None else args)
     first = len(body.carry)
     second = first + len(body.captures)
@@ -151,7 +151,7 @@ def scan(
     leaves = list(tree.leaves(carry))
     outer = current_graph()
     initial = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in leaves]
-    scanned = Body.begin(outer, _length(length, streams), reverse)
+    scanned = LoopBody.begin(outer, _length(length, streams), reverse)
     for value in initial:
         if value.kind not in (FLOAT, BOOL, ARRAY):
             raise TraceError(f"a loop carries floats, conditions and scratch arrays, got a {value.kind} value")
@@ -212,7 +212,7 @@ def when(condition: Any, function: Callable[[Any], Any], values: Any) -> Any:
     outer = current_graph()
     condition = outer.lift(condition)
     initial = [outer.lift(value) for value in tree.leaves(values)]
-    body = Body.begin(outer, 1)
+    body = LoopBody.begin(outer, 1)
     carry = [body.add_carry(value) for value in initial]
     with tracing(body.graph):
         returned = function(tree.rebuild(values, iter(carry)))
@@ -242,7 +242,7 @@ def finals(node: Expr) -> list[Expr]:
 
 def output_stream(node: Expr, position: int) -> Expr:
     """One of the output streams of a scan."""
-    body: Body = node.data
+    body: LoopBody = node.data
     expr = node.graph.node("get", (node,), len(body.results) + position, STREAM)
     expr.width = len(body.outputs[position])
     return expr

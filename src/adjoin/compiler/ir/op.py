@@ -12,7 +12,7 @@ import torch
 from adjoin.compiler.ir.kinds import FLOAT
 from adjoin.errors import TraceError
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 def _undefined(*_: Any) -> Any:
@@ -137,14 +137,14 @@ def define(
     return op
 
 
-def operation(name: str, *entry: Any, **properties: Any) -> Callable[[Function], Function]:
+def operation(name: str, *entry: Any, **properties: Any) -> Callable[[Fn], Fn]:
     """Add an operation to the table, with the decorated function as its meaning on floats.
 
     What takes the function's place computes the operation on floats, torch tensors, traced scalars and numpy arrays of
     scalars. The arguments are those of `define`.
     """
 
-    def register(meaning: Function) -> Function:
+    def register(meaning: Fn) -> Fn:
         op = define(name, meaning, *entry, **properties)
 
         @functools.wraps(meaning)
@@ -165,10 +165,10 @@ def operation(name: str, *entry: Any, **properties: Any) -> Callable[[Function],
     return register
 
 
-def elementary(*entry: Any, **properties: Any) -> Callable[[Function], Function]:
+def elementary(*entry: Any, **properties: Any) -> Callable[[Fn], Fn]:
     """Add a function of floats to the table; `codegen/elementary.py` computes it, under the same name."""
 
-    def register(meaning: Function) -> Function:
+    def register(meaning: Fn) -> Fn:
         name = meaning.__name__
         return operation(name, *entry, **{"numpy": name, "cost": 25, **properties})(meaning)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adjoin.compiler.ir.control_flow import Body, split_scan
+from adjoin.compiler.ir.control_flow import LoopBody, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph, apply
 from adjoin.compiler.ir.implicit import Rule
 from adjoin.compiler.ir.kinds import TUPLE
@@ -26,7 +26,7 @@ def copy(
         mapping: nodes already written; inputs and parameters must be among them. It grows.
         graph: where to write.
         without_rules: what `implicit` gives becomes the values it was given.
-        record_carry: loops also stream out what they carry, see `Body.record_carry`; those inside of loops do not.
+        record_carry: loops also stream out what they carry, see `LoopBody.record_carry`; those inside of loops do not.
 
     Returns:
         The copies of the targets.
@@ -98,8 +98,8 @@ def copy_node(
 
 
 def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, record_carry: bool) -> Expr:
-    old: Body = node.data
-    new = Body.begin(graph, old.length, old.reverse)
+    old: LoopBody = node.data
+    new = LoopBody.begin(graph, old.length, old.reverse)
     mapping = {old.counter: new.counter}
     for parameter in old.carry:
         mapping[parameter] = new.add_carry(parameter)

@@ -8,7 +8,7 @@ write its results as it goes instead of keeping them all.
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from adjoin.compiler.ir.control_flow import Body
+from adjoin.compiler.ir.control_flow import LoopBody
 from adjoin.compiler.ir.graph import Expr
 
 
@@ -25,7 +25,7 @@ class ScanSchedule:
         schedule: of the body; its targets are the live results, then the live outputs' values.
     """
 
-    body: Body
+    body: LoopBody
     carry: list[int]
     captures: list[int]
     streams: list[int]
@@ -146,7 +146,7 @@ def _needs(node: Expr, scans: dict[Expr, ScanSchedule], live: set[Expr] | None =
 
 
 def _schedule_scan(node: Expr, wanted: set[int]) -> ScanSchedule:
-    body: Body = node.data
+    body: LoopBody = node.data
     outputs = [i for i in range(len(body.outputs)) if len(body.results) + i in wanted]
     carry = sorted(i for i in wanted if i < len(body.results))
     while True:

@@ -8,7 +8,7 @@ from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cpu.transpose import TransposingMemory
 
 # What follows was measured on chains of bodies and their gradients, of 3,000 to 50,000 operations.
-LARGE = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
+LARGE_PROGRAM = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
 REGISTERS = 128  # values that large programs keep alive
 BLOCK = 500  # nodes of a basic block of them: compiling takes half the time of one block of everything
 
@@ -31,7 +31,7 @@ def render(program: Program, lane: Lane) -> Rendered:
         pointer = w.emit(f"getelementptr i64, ptr %words, i64 {i}")
         words.append(w.emit(f"load i64, ptr {pointer}"))
     storage = ThreadStorage(w, layout, words)
-    large = len(program.schedule.order) > LARGE
+    large = len(program.schedule.order) > LARGE_PROGRAM
     memory = TransposingMemory(w, layout, load_at_start=not large)
     limits = (REGISTERS, BLOCK) if large else (None, None)
     renderer = Renderer(program, w, memory, storage, *limits)

@@ -127,8 +127,8 @@ class TransposingMemory:
     def _last(self) -> str:
         """How many environments follow the first of this block."""
         w = self.writer
-        rest = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
-        return w.emit(f"sub i64 {rest}, 1")
+        remaining = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
+        return w.emit(f"sub i64 {remaining}, 1")
 
     def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
         """One number of each lane's row of a table."""

@@ -17,11 +17,11 @@ import torch
 from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.errors import CompileError
 
-LARGE = 40_000  # lines of PTX from which the assembler is asked for little optimization; its time grows faster
+LARGE_PTX = 40_000  # lines of PTX from which the assembler is asked for little optimization; its time grows faster
 _JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_OPTIMIZATION, _JIT_INPUT_PTX = 5, 6, 7, 1
 
 
-def assemble(ptx: str, capability: int) -> bytes:
+def assemble_ptx(ptx: str, capability: int) -> bytes:
     """Machine code of PTX for a GPU of a compute capability."""
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
@@ -31,7 +31,7 @@ def assemble(ptx: str, capability: int) -> bytes:
 
 
 def _effort(ptx: str) -> int:
-    return 4 if ptx.count("\n") < LARGE else 1
+    return 4 if ptx.count("\n") < LARGE_PTX else 1
 
 
 def _assemble_with_driver(ptx: str, index: int) -> bytes:

@@ -54,9 +54,9 @@ def render(program: Program, lane: Lane) -> Rendered:
     outside = w.emit(f"icmp sge i64 {first}, {batch}")
     w.line(f"  br i1 {outside}, label %done, label %inside")
     w.label("inside")
-    rest = w.emit(f"sub i64 {w.emit(f'sub i64 {batch}, {first}')}, 1")
-    rest = w.intrinsic("llvm.smin.i64", "i64", ("i64", rest), ("i64", str(WARP)))
-    limit = w.emit(f"trunc i64 {rest} to i32")
+    last = w.emit(f"sub i64 {w.emit(f'sub i64 {batch}, {first}')}, 1")
+    last = w.intrinsic("llvm.smin.i64", "i64", ("i64", last), ("i64", str(WARP)))
+    limit = w.emit(f"trunc i64 {last} to i32")
     offset = w.emit(f"mul i32 {warp}, SHARED")
     patch = len(w.lines) - 1
     base = w.emit(f"getelementptr {lane.scalar}, ptr addrspace(3) @shared, i32 {offset}")

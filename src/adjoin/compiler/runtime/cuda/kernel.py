@@ -19,7 +19,7 @@ from adjoin.compiler.codegen.writer import Lane
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.backend import Binary, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
-from adjoin.compiler.runtime.cuda.assembler import assemble
+from adjoin.compiler.runtime.cuda.assembler import assemble_ptx
 from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.frame import render
 from adjoin.compiler.runtime.cuda.staging import WARP
@@ -71,7 +71,7 @@ class CudaTarget:
 
     def compile(self, rendered: Rendered) -> bytes:
         """Machine code."""
-        return assemble(self.ptx(rendered.text), self.capability)
+        return assemble_ptx(self.ptx(rendered.text), self.capability)
 
 
 class CudaKernel:
