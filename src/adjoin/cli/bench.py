@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _calls(setup: "Setup", quick: bool) -> "Iterator[tuple[str, int, Callable[[], Any]]]":
-    """What is timed: its name, the steps that one call takes, and the call."""
+    """Return what is timed: its name, the steps that one call takes, and the call."""
     import torch
 
     import adjoin
@@ -92,7 +92,7 @@ def _calls(setup: "Setup", quick: bool) -> "Iterator[tuple[str, int, Callable[[]
 
 
 def best_time(call: Callable[[], Any], target: "torch.device", repetitions: int, least: float = 0.02) -> float:
-    """The least seconds that a call takes: processor time of this thread on a CPU, wall time on a GPU.
+    """Return the least seconds that a call takes: processor time of this thread on a CPU, wall time on a GPU.
 
     Args:
         call: what to time; its first call, which compiles, does not count.
@@ -121,7 +121,7 @@ def best_time(call: Callable[[], Any], target: "torch.device", repetitions: int,
 
 
 def cpu_name() -> str:
-    """The model of this machine's processor."""
+    """Return the model of this machine's processor."""
     try:
         with open("/proc/cpuinfo") as lines:
             return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))

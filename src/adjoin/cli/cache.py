@@ -32,7 +32,7 @@ and choice of contacts: give those that will be used.
 
 
 def add(commands: Any) -> None:
-    """Registers the command and what it can do."""
+    """Register the command and what it can do."""
     parser = commands.add_parser("cache", help="show, clear or fill the cache of compiled kernels", epilog=EXAMPLES)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for name, does, what in (
@@ -108,7 +108,7 @@ def _prebuild(arguments: argparse.Namespace) -> int:
 
 
 def _call_everything(setup: "Setup") -> None:
-    """Calls on the meta device, where nothing runs, what is to be compiled."""
+    """Call on the meta device, where nothing runs, what is to be compiled."""
     import torch
 
     import adjoin

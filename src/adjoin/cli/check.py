@@ -19,7 +19,7 @@ Every element is read by itself, so that one problem does not hide the next.
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = commands.add_parser("check", help="validate robot files and explain every problem", epilog=EXAMPLES)
     add_robot(parser, many=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Checks every file; 1 if one has a problem."""
+    """Check every file, and return 1 if one has a problem."""
     checked = [_check(name, options(arguments)) for name in arguments.robots]
     ok = all(file["ok"] for file in checked)
     show(arguments, {"ok": ok, "files": checked}, *map(_report, checked))

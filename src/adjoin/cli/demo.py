@@ -12,7 +12,7 @@ examples:
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = commands.add_parser(
         "demo", help="drop thousands of robots, optimize a motion through contact, write a replay", epilog=EXAMPLES
     )
@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the demo."""
+    """Run the demo."""
     from adjoin import demo
 
     demo.main(folder=arguments.out, quick=arguments.quick)

@@ -23,7 +23,7 @@ READ = ("link", "joint", "material", "adjoin")
 
 
 def add(commands: Any) -> None:
-    """Registers the commands."""
+    """Register the commands."""
     info = commands.add_parser("info", help="show what is in a model", epilog=INFO_EXAMPLES)
     add_robot(info)
     info.add_argument("--json", action="store_true", help="print one JSON object")
@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 
 
 def run_info(arguments: argparse.Namespace) -> int:
-    """Prints the tables of a model."""
+    """Print the tables of a model."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = load(arguments.robot, **_lenient(arguments))
@@ -60,7 +60,7 @@ def run_info(arguments: argparse.Namespace) -> int:
 
 
 def untested(model: "Model") -> list[str]:
-    """Kinds of shapes that would touch and for which there is no test of contact."""
+    """Return kinds of shapes that would touch and for which there is no test of contact."""
     from adjoin.collision.pairs import pairs
 
     shapes = model.geometries
@@ -71,7 +71,7 @@ def untested(model: "Model") -> list[str]:
 
 
 def passed_over(arguments: argparse.Namespace) -> list[str]:
-    """Elements of a URDF that belong to other tools."""
+    """Return elements of a URDF that belong to other tools."""
     from adjoin import robots
     from adjoin.io import store, xml
     from adjoin.io.load import open_source
@@ -88,7 +88,7 @@ def passed_over(arguments: argparse.Namespace) -> list[str]:
 
 
 def run_robots(arguments: argparse.Namespace) -> int:
-    """Prints the table of robots that ship."""
+    """Print the table of robots that ship."""
     from adjoin import robots
 
     rows = []
@@ -106,7 +106,7 @@ def run_robots(arguments: argparse.Namespace) -> int:
 
 
 def _lenient(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options, with what is not supported left out and named: that is what is asked for."""
+    """Return the options, with what is not supported left out and named: that is what is asked for."""
     return {"unsupported": "warn", **options(arguments)} if Path(arguments.robot).is_file() else options(arguments)
 
 

@@ -35,7 +35,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of every command; imports nothing that takes time."""
+    """Return the parser of every command; imports nothing that takes time."""
     parser = argparse.ArgumentParser(
         "adjoin",
         description="Differentiable simulation of articulated bodies for PyTorch.",

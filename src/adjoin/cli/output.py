@@ -12,7 +12,7 @@ from adjoin.errors import InputError
 
 
 def show(arguments: argparse.Namespace, data: dict[str, Any], *lines: str) -> None:
-    """What a command found: one object if it was asked for, else the lines."""
+    """Print what a command found: one object with --json, else the lines."""
     if arguments.json:
         print_json(data)
     else:
@@ -20,12 +20,12 @@ def show(arguments: argparse.Namespace, data: dict[str, Any], *lines: str) -> No
 
 
 def print_json(value: Any) -> None:
-    """One object on standard output; what is not finite is null, as JSON has no word for it."""
+    """Print one object; what is not finite is null, as JSON has no word for it."""
     print(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, sequences and numbers as JSON has them; many vertices of a hull are only counted."""
+    """Return dataclasses, sequences and numbers as JSON has them; many vertices of a hull are only counted."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):
@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Columns under their names; those of numbers stand to the right."""
+    """Return columns under their names; those of numbers stand to the right."""
     cells = [[number(cell) if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
     right = [
         bool(rows) and all(isinstance(row[i], (int, float)) or not row[i] for row in rows) for i in range(len(head))
@@ -54,17 +54,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def number(value: float) -> str:
-    """A number in four digits, with commas in large ones."""
+    """Return a number in four digits, with commas in large ones."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def size(count: int) -> str:
-    """Bytes in a unit that suits."""
+    """Return bytes in a unit that suits."""
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB" if count >= 1000 else f"{count} bytes"
 
 
 def writable(path: Path | None) -> Path | None:
-    """A path that a file can be written to, asked before long work."""
+    """Return a path that a file can be written to, asked before long work."""
     if path is None:
         return None
     if path.is_dir():

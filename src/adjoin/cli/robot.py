@@ -53,7 +53,7 @@ def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str 
 
 
 def completions(prefix: str, **_: Any) -> list[str]:
-    """The robots and files that a shell can complete a word to; asks no module that imports torch."""
+    """Return the robots and files that a shell can complete a word to; asks no module that imports torch."""
     from argcomplete.completers import FilesCompleter
 
     files = [entry.name for entry in (resources.files("adjoin") / "robots").iterdir()]
@@ -62,7 +62,7 @@ def completions(prefix: str, **_: Any) -> list[str]:
 
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options for `adjoin.load` that were given."""
+    """Return the options for `adjoin.load` that were given."""
     packages = {}
     for text in arguments.package:
         name, equals, folder = text.partition("=")
@@ -76,7 +76,7 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def source(name: str) -> str | bytes:
-    """What to load: a path that exists, or the file of a robot that ships."""
+    """Return what to load: a path that exists, or the file of a robot that ships."""
     from adjoin import robots
 
     path = Path(name)
@@ -89,7 +89,7 @@ def source(name: str) -> str | bytes:
 
 
 def load(name: str, **load_options: Any) -> "Model":
-    """The model of a file or of a robot that ships."""
+    """Return the model of a file or of a robot that ships."""
     from adjoin import robots
     from adjoin.io.load import load as load_file
 
@@ -103,7 +103,7 @@ def load(name: str, **load_options: Any) -> "Model":
 
 
 def visuals(model: "Model", arguments: argparse.Namespace) -> Any:
-    """The visual shapes that a viewer may draw: those of a URDF."""
+    """Return the visual shapes that a viewer may draw: those of a URDF."""
     from adjoin.viewer import read_visuals
 
     path, load_options = Path(arguments.robot), options(arguments)
@@ -113,14 +113,14 @@ def visuals(model: "Model", arguments: argparse.Namespace) -> Any:
 
 
 def parts(error: AdjoinError) -> dict[str, Any]:
-    """The parts of an error, for JSON."""
+    """Return the parts of an error, for JSON."""
     fields = {name: getattr(error, name) for name in ("file", "line", "element", "field", "problem", "remedy")}
     subject = str(error.subject) if error.subject else ""
     return {**fields, "subject": subject, "options": [flag(option) for option in error.options]}
 
 
 def flag(option: Option) -> str:
-    """An option of `adjoin.load` as it is written on the command line."""
+    """Return an option of `adjoin.load` as it is written on the command line."""
     name = "--package" if option.name == "packages" else "--" + option.name.replace("_", "-")
     if option.value is True:
         return name

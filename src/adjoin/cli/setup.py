@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def positive(text: str) -> float:
-    """A number above 0, of an option."""
+    """Return a number above 0, of an option."""
     try:
         value = float(text)
     except ValueError:
@@ -27,7 +27,7 @@ def positive(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number above 0, of an option."""
+    """Return a whole number above 0, of an option."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
@@ -74,7 +74,7 @@ class Setup:
 def make(
     arguments: argparse.Namespace, environments: int, device: "torch.device", drop: float = 0.0, seed: int = 0
 ) -> Setup:
-    """What the options of `add_setup` say.
+    """Return what the options of `add_setup` say.
 
     Args:
         arguments: the options.
@@ -123,7 +123,7 @@ def _random(sim: "Simulator", spread: float, environments: int, seed: int, kind:
 
 
 def device(name: str | None) -> "torch.device":
-    """The torch device of that name; by default a GPU if there is one."""
+    """Return the torch device of that name; by default a GPU if there is one."""
     import torch
 
     if name is None:

@@ -33,7 +33,7 @@ STATE = ("q", "v", "status")
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = commands.add_parser("simulate", help="simulate a robot, to NPZ and HTML", epilog=EXAMPLES)
     add_setup(parser)
     parser.add_argument("--seconds", type=positive, default=1.0, help="how long (default 1)")
@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulates, writes and says how fast it went."""
+    """Simulate, write the files and print how fast it went."""
     writable(arguments.out)
     writable(arguments.html)
     if arguments.html:
@@ -155,7 +155,7 @@ def _save(setup: Setup, motion: Run, arguments: argparse.Namespace) -> Path:
 
 
 def _replay(setup: Setup, motion: Run, dt: float, arguments: argparse.Namespace) -> Path:
-    """The HTML, with the forces of contact."""
+    """Return the HTML, with the forces of contact."""
     from adjoin.viewer import record
 
     q, v = (motion.states[name][:, :SHOWN].contiguous() for name in ("q", "v"))

@@ -27,7 +27,7 @@ and time, as `adjoin simulate --out` writes it.
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = commands.add_parser("view", help="look at a robot in the browser, and play trajectories", epilog=EXAMPLES)
     add_robot(parser)
     parser.add_argument("--port", type=int, default=8080, help="of the page (default 8080); if taken, the next")
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Opens the page, and keeps it open until Ctrl-C."""
+    """Open the page, and keep it open until Ctrl-C."""
     model = load(arguments.robot, **options(arguments))
     motion = None if arguments.trajectory is None else trajectory(arguments.trajectory, model)
     from adjoin.viewer import Viewer
@@ -55,12 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def wait() -> None:
-    """Waits until Ctrl-C."""
+    """Wait until Ctrl-C."""
     threading.Event().wait()
 
 
 def trajectory(path: Path, model: "Model") -> "tuple[np.ndarray, float]":
-    """Configurations over time, and seconds between them, as a file has them."""
+    """Return configurations over time, and seconds between them, as a file has them."""
     import numpy as np
 
     try:

@@ -65,7 +65,7 @@ class ArticulatedBodies:
                 inertias[parent] = articulated.add(inertias[parent], moved)
 
     def solve(self, tau: Sequence[Scalar], forces: Sequence[Spatial] | None = None) -> list[Scalar]:
-        """The accelerations that torques add, and that forces on the bodies (own frames) take away."""
+        """Return the accelerations that torques add, and that forces on the bodies (own frames) take away."""
         robot, transforms = self.state.robot, self.state.transforms
         p = list(forces or [ZERO_SPATIAL] * robot.count)
         u: list[list[Scalar]] = [[] for _ in p]
@@ -102,7 +102,7 @@ def require_inertia(robot: Robot, dof: int, inertia: Scalar) -> None:
 
 
 def inertia_factor(state: State) -> Factor:
-    """The factor of the joint-space inertia matrix; serves joints that follow others too."""
+    """Return the factor of the joint-space inertia matrix; serves joints that follow others too."""
     matrix = crba_of(state)
     for dof in range(state.robot.nv):
         require_inertia(state.robot, dof, matrix[dof][dof])
@@ -111,7 +111,7 @@ def inertia_factor(state: State) -> Factor:
 
 @quantity("aba", "q", "v", "tau")
 def aba_of(state: State, passive: bool = False) -> list[Scalar]:
-    """`aba` over scalars."""
+    """Compute `aba` over scalars."""
     tau = state.tau
     if passive:
         tau = [t + p for t, p in zip(tau, passive_forces_of(state), strict=True)]
@@ -130,7 +130,7 @@ def aba_of(state: State, passive: bool = False) -> list[Scalar]:
 
 @quantity("minverse", "q", square=True)
 def minverse_of(state: State) -> list[list[Scalar]]:
-    """`minverse` over scalars: one solve for each unit torque; by symmetry half of each is enough."""
+    """Compute `minverse` over scalars: one solve for each unit torque; by symmetry half of each is enough."""
     nv = state.robot.nv
     solve = inertia_factor(state).solve if state.robot.coupled else ArticulatedBodies(state).solve
     columns = [solve([1.0 if i == k else 0.0 for i in range(nv)]) for k in range(nv)]
@@ -148,7 +148,7 @@ def aba(
     reference: Reference = "local",
     passive: bool = False,
 ) -> Array:
-    """Forward dynamics: the accelerations under the generalized forces `tau`.
+    """Compute forward dynamics: the accelerations under the generalized forces `tau`.
 
     Args:
         model: the robot.
@@ -168,7 +168,7 @@ def aba(
 
 
 def minverse(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The inverse of the joint-space inertia matrix, without forming that matrix.
+    """Return the inverse of the joint-space inertia matrix, without forming that matrix.
 
     Args:
         model: the robot.

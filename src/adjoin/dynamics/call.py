@@ -54,7 +54,7 @@ class Request(NamedTuple):
     reference: Reference
 
     def shapes(self, model: Model) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the kernel's inputs, in order."""
+        """Return names and shapes of the kernel's inputs, in order."""
         shapes: dict[str, tuple[int, ...]] = {name: (model.nq if name == "q" else model.nv,) for name in self.inputs}
         for name in self.external:
             shapes[_external(name)] = (len(model.bodies), 6) if name is ALL_BODIES else (6,)
@@ -115,7 +115,7 @@ _kernels: PerOwner[Function] = PerOwner(256)  # of each model, those that were c
 
 
 def _kernel(model: Model, request: Request) -> Function:
-    """The kernel of a request, compiled when it is first used."""
+    """Return the kernel of a request, compiled when it is first used."""
     return _kernels.get(model, request, lambda: _compile(model, request))
 
 
@@ -130,7 +130,7 @@ def _compile(model: Model, request: Request) -> Function:
 
 
 def _trace(model: Model, request: Request, values: Sequence[Any]) -> dict[str, Any]:
-    """The results by label, over arrays of scalars in the order of `Request.shapes`."""
+    """Return the results by label, over arrays of scalars in the order of `Request.shapes`."""
     shapes = request.shapes(model)
     for (name, shape), value in zip(shapes.items(), values, strict=True):
         _require(request.label, name, value, shape)
@@ -177,7 +177,7 @@ def _require(label: str, name: str, value: Any, shape: tuple[int, ...]) -> None:
 
 
 def _arrays(value: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Object arrays of nested lists; named tuples of them stay what they are."""
+    """Return object arrays of nested lists; named tuples of them stay what they are."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*[_arrays(part, shape) for part in value])
     array = np.array(value, dtype=object)
@@ -189,7 +189,7 @@ def _external(name: str | None) -> str:
 
 
 def _by_frame(model: Model, label: str, external: Any, reference: Reference) -> dict[str | None, Any]:
-    """External forces by the name of the frame they act on."""
+    """Return external forces by the name of the frame they act on."""
     if reference not in REFERENCES:
         raise InputError(f"{label}: no reference {reference!r}; references: {', '.join(REFERENCES)}")
     if isinstance(external, Mapping):
@@ -207,7 +207,7 @@ def _by_frame(model: Model, label: str, external: Any, reference: Reference) -> 
 
 
 def _checked(model: Model, inputs: Sequence[torch.Tensor], params: Mapping[str, Any] | None) -> dict[str, torch.Tensor]:
-    """The parameters, whose batch dimensions join those of the inputs."""
+    """Return the parameters, whose batch dimensions join those of the inputs."""
     batches = [value.shape[:-1] for value in inputs]
     for name, value in (params or {}).items():
         if isinstance(value, torch.Tensor) and (parameter := parameters.find(name)):

@@ -29,7 +29,7 @@ NONE: inertia.Symmetric3 = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def carried_masses(robot: Robot) -> dict[int, Scalar]:
-    """Of each body and all that it carries; the world carries the whole robot."""
+    """Return the mass of each body and all that it carries; the world carries the robot."""
     masses = {**dict(enumerate(moments.mass for moments in robot.regrouped)), WORLD: 0.0}
     for body in reversed(range(robot.count)):
         masses[robot.parents[body]] = masses[robot.parents[body]] + masses[body]
@@ -37,7 +37,7 @@ def carried_masses(robot: Robot) -> dict[int, Scalar]:
 
 
 def carried_moments(state: State, rates: int = 0) -> dict[int, list[Vector3]]:
-    """The first moment of each body and all that it carries, and its time derivatives, seen from that body.
+    """Return the first moment of each body and all that it carries, and its time derivatives, seen from that body.
 
     Args:
         state: of the robot.
@@ -64,7 +64,7 @@ def carried_moments(state: State, rates: int = 0) -> dict[int, list[Vector3]]:
 
 
 def share_of(mass: Scalar, robot: Robot) -> Scalar:
-    """One over a mass that a center is taken of."""
+    """Return one over a mass that a center is taken of."""
     if is_zero(mass):
         raise InputError(f"{robot.model.name!r} has no center of mass: the masses of its bodies are 0")
     return 1.0 / mass
@@ -77,25 +77,25 @@ def _mean(state: State, rate: int) -> list[Scalar]:
 
 @quantity("center_of_mass", "q")
 def center_of_mass_of(state: State) -> list[Scalar]:
-    """`center_of_mass` over scalars."""
+    """Compute `center_of_mass` over scalars."""
     return _mean(state, 0)
 
 
 @quantity("center_of_mass_velocity", "q", "v")
 def center_of_mass_velocity_of(state: State) -> list[Scalar]:
-    """`center_of_mass_velocity` over scalars."""
+    """Compute `center_of_mass_velocity` over scalars."""
     return _mean(state, 1)
 
 
 @quantity("center_of_mass_acceleration", "q", "v", "a")
 def center_of_mass_acceleration_of(state: State) -> list[Scalar]:
-    """`center_of_mass_acceleration` over scalars."""
+    """Compute `center_of_mass_acceleration` over scalars."""
     return _mean(state, 2)
 
 
 @quantity("center_of_mass_jacobian", "q")
 def center_of_mass_jacobian_of(state: State) -> list[list[Scalar]]:
-    """`center_of_mass_jacobian` over scalars."""
+    """Compute `center_of_mass_jacobian` over scalars."""
     robot, masses, moments = state.robot, carried_masses(state.robot), carried_moments(state)
     share = share_of(masses[WORLD], robot)
     matrix: list[list[Scalar]] = [[0.0] * robot.nv for _ in range(3)]
@@ -109,7 +109,7 @@ def center_of_mass_jacobian_of(state: State) -> list[list[Scalar]]:
 
 
 def trunk_of(state: State) -> tuple[int, Transform]:
-    """Where to add up momentum about the center of mass: the body that carries all, or else the world.
+    """Return where to add up momentum about the center of mass: the body that carries all, or else the world.
 
     Its pose is given without its place: no distance from the world's origin enters, nor its rounding.
     """
@@ -118,13 +118,13 @@ def trunk_of(state: State) -> tuple[int, Transform]:
 
 
 def center_in(state: State, body: int) -> Vector3:
-    """The center of mass of what a body carries, in the body's frame."""
+    """Return the center of mass of what a body carries, in the body's frame."""
     mass = carried_masses(state.robot)[body]
     return vector.scale(share_of(mass, state.robot), carried_moments(state)[body][0])
 
 
 def total_about_center(state: State, forces: Sequence[Spatial]) -> Spatial:
-    """The sum of forces, or momenta, of all bodies (each in its own frame), about the center of mass, in world axes."""
+    """Sum forces, or momenta, of all bodies (each in its own frame) about the center of mass, in world axes."""
     trunk, (rotation, _) = trunk_of(state)
     total: dict[int, Spatial] = {**dict(enumerate(forces)), WORLD: (ZERO, ZERO)}
     for body in reversed(range(state.robot.count)):
@@ -138,7 +138,7 @@ def total_about_center(state: State, forces: Sequence[Spatial]) -> Spatial:
 
 @quantity("centroidal_momentum", "q", "v")
 def centroidal_momentum_of(state: State) -> list[Scalar]:
-    """`centroidal_momentum` over scalars."""
+    """Compute `centroidal_momentum` over scalars."""
     bodies = zip(state.robot.regrouped_inertias, state.velocities, strict=True)
     momenta = [momentum(rigid, velocity) for rigid, velocity in bodies]
     return linear_first(total_about_center(state, momenta))
@@ -146,14 +146,14 @@ def centroidal_momentum_of(state: State) -> list[Scalar]:
 
 @quantity("centroidal_momentum_rate", "q", "v", "a")
 def centroidal_momentum_rate_of(state: State) -> list[Scalar]:
-    """`centroidal_momentum_rate` over scalars: the forces that the motion needs, were there no gravity."""
+    """Compute `centroidal_momentum_rate` over scalars: the forces that the motion needs, were there no gravity."""
     weightless = Robot(state.robot.model, {**state.robot.params, "gravity": ZERO})
     forces = body_forces(State(weightless, state.q, state.v), state.a)
     return linear_first(total_about_center(state, forces))
 
 
 def _arms(state: State) -> list[Transform]:
-    """Of each body in world axes, as seen from the center of mass."""
+    """Return the pose of each body in world axes, as seen from the center of mass."""
     trunk, first = trunk_of(state)
     center = vector.apply(first[0], center_in(state, trunk))
     poses = transforms_from(state, trunk, first)
@@ -162,7 +162,7 @@ def _arms(state: State) -> list[Transform]:
 
 @quantity("centroidal_momentum_matrix", "q")
 def centroidal_momentum_matrix_of(state: State) -> list[list[Scalar]]:
-    """`centroidal_momentum_matrix` over scalars."""
+    """Compute `centroidal_momentum_matrix` over scalars."""
     columns = []
     for composite, arm, joint in zip(composite_inertias(state), _arms(state), state.robot.subspaces, strict=True):
         columns += [(dof, force_to_parent(arm, momentum(composite, s))) for dof, s in joint]
@@ -170,7 +170,7 @@ def centroidal_momentum_matrix_of(state: State) -> list[list[Scalar]]:
 
 
 def composite_rates(state: State, composites: Sequence[Composite]) -> list[Composite]:
-    """The time derivatives of composite inertias, each as seen from its body; the rate of mass is 0."""
+    """Return the time derivatives of composite inertias, each as seen from its body; the rate of mass is 0."""
     robot = state.robot
     rates: list[Composite] = [(0.0, ZERO, NONE)] * robot.count
     for body in reversed(range(robot.count)):
@@ -187,7 +187,7 @@ def composite_rates(state: State, composites: Sequence[Composite]) -> list[Compo
 
 @quantity("centroidal_momentum_matrix_derivative", "q", "v")
 def centroidal_momentum_matrix_derivative_of(state: State) -> list[list[Scalar]]:
-    """`centroidal_momentum_matrix_derivative` over scalars."""
+    """Compute `centroidal_momentum_matrix_derivative` over scalars."""
     composites, arms, columns = composite_inertias(state), _arms(state), []
     drift = vector.vector3(_mean(state, 1))
     for body, (composite, rate) in enumerate(zip(composites, composite_rates(state, composites), strict=True)):
@@ -206,7 +206,7 @@ def centroidal_momentum_matrix_derivative_of(state: State) -> list[list[Scalar]]
 
 
 def center_of_mass(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The center of mass of all that moves, in the world.
+    """Return the center of mass of all that moves, in the world.
 
     Args:
         model: the robot.
@@ -220,7 +220,7 @@ def center_of_mass(model: Model, q: Array, params: Mapping[str, Array] | None = 
 
 
 def center_of_mass_jacobian(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The Jacobian of the center of mass: its velocity is J v.
+    """Return the Jacobian of the center of mass: its velocity is J v.
 
     Returns:
         J, (..., 3, nv), world axes; the arguments are those of `center_of_mass`.
@@ -229,7 +229,7 @@ def center_of_mass_jacobian(model: Model, q: Array, params: Mapping[str, Array] 
 
 
 def center_of_mass_velocity(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The velocity of the center of mass.
+    """Return the velocity of the center of mass.
 
     Args:
         model: the robot.
@@ -246,7 +246,7 @@ def center_of_mass_velocity(model: Model, q: Array, v: Array, params: Mapping[st
 def center_of_mass_acceleration(
     model: Model, q: Array, v: Array, a: Array, params: Mapping[str, Array] | None = None
 ) -> Array:
-    """The acceleration of the center of mass.
+    """Return the acceleration of the center of mass.
 
     Args:
         model: the robot.
@@ -262,7 +262,7 @@ def center_of_mass_acceleration(
 
 
 def centroidal_momentum(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The momentum of all bodies about their center of mass; drives' armature has none.
+    """Return the momentum of all bodies about their center of mass; drives' armature has none.
 
     Args:
         model: the robot.
@@ -277,7 +277,7 @@ def centroidal_momentum(model: Model, q: Array, v: Array, params: Mapping[str, A
 
 
 def centroidal_momentum_matrix(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The matrix A of the centroidal momentum h = A v.
+    """Return the matrix A of the centroidal momentum h = A v.
 
     Args:
         model: the robot.
@@ -293,7 +293,7 @@ def centroidal_momentum_matrix(model: Model, q: Array, params: Mapping[str, Arra
 def centroidal_momentum_matrix_derivative(
     model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None
 ) -> Array:
-    """The time derivative of `centroidal_momentum_matrix` as the robot moves with v.
+    """Return the time derivative of `centroidal_momentum_matrix` as the robot moves with v.
 
     Returns:
         dA/dt, (..., 6, nv); the arguments are those of `centroidal_momentum`.
@@ -304,7 +304,7 @@ def centroidal_momentum_matrix_derivative(
 def centroidal_momentum_rate(
     model: Model, q: Array, v: Array, a: Array, params: Mapping[str, Array] | None = None
 ) -> Array:
-    """The rate of change of the centroidal momentum, dA/dt v + A a: what external forces, gravity included, do.
+    """Return the rate of change of the centroidal momentum, dA/dt v + A a: what external forces, gravity included, do.
 
     Args:
         model: the robot.

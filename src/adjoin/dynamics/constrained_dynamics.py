@@ -94,7 +94,7 @@ class Multipliers:
         self.matrix = Factor(matrix)
 
     def solve(self, right: Sequence[Scalar], residual: Sequence[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
-        """M⁻¹ (right + Jᵀ f) and f, such that J M⁻¹ (right + Jᵀ f) + residual = 0."""
+        """Return M⁻¹ (right + Jᵀ f) and f, such that J M⁻¹ (right + Jᵀ f) + residual = 0."""
         half = self.inertia.solve_upper(right)
         target = [-(self._product(h, half) + x) for h, x in zip(self.halves, residual, strict=True)]
         forces = self.matrix.solve(target)
@@ -105,11 +105,11 @@ class Multipliers:
         return self.inertia.solve_lower(self.inertia.solve_diagonal(half)), forces
 
     def rows(self, values: Sequence[Sequence[Scalar]]) -> list[Scalar]:
-        """Of values for every row of every constraint, those of the rows that a force acts along."""
+        """Select from values for every row of every constraint those of the rows that a force acts along."""
         return [values[i][k] for i, k in self.places]
 
     def wrenches(self, forces: Sequence[Scalar]) -> Rows:
-        """The forces by constraint, [force; moment]."""
+        """Return the forces by constraint, [force; moment]."""
         wrenches: Rows = [[0.0] * 6 for _ in self.constraints]
         for force, (i, k) in zip(forces, self.places, strict=True):
             wrenches[i][k] = force
@@ -127,7 +127,7 @@ def constrained_dynamics_of(
     regularization: float = REGULARIZATION,
     stabilization: tuple[float, float] = (0.0, 0.0),
 ) -> ConstrainedDynamics:
-    """`constrained_dynamics` over scalars."""
+    """Compute `constrained_dynamics` over scalars."""
     robot, (stiffness, damping) = state.robot, stabilization
     solver = Multipliers(state, constraints, regularization)
     tau = state.tau
@@ -172,7 +172,7 @@ def impulse_dynamics_of(
     restitution: float = 0.0,
     regularization: float = REGULARIZATION,
 ) -> ImpulseDynamics:
-    """`impulse_dynamics` over scalars."""
+    """Compute `impulse_dynamics` over scalars."""
     solver = Multipliers(state, constraints, regularization)
     speeds = [[(1.0 + restitution) * x for x in constraint.velocity()] for constraint in solver.constraints]
     change, impulses = solver.solve([0.0] * state.robot.nv, solver.rows(speeds))
@@ -194,7 +194,7 @@ def constrained_dynamics(
     regularization: float = REGULARIZATION,
     stabilization: tuple[float, float] = (0.0, 0.0),
 ) -> ConstrainedDynamics:
-    """Forward dynamics with frames fixed to the world or to one another, and the constraint forces.
+    """Compute forward dynamics with frames fixed to the world or to one another, and the constraint forces.
 
     Constrained frames keep the velocity they have, which should be 0: only accelerations are constrained, unless
     `stabilization` pulls positions and velocities back to where they belong.
@@ -245,7 +245,7 @@ def impulse_dynamics(
     *,
     regularization: float = REGULARIZATION,
 ) -> ImpulseDynamics:
-    """The velocity after an impact that fixes frames which moved: a foot that lands, a loop that closes.
+    """Return the velocity after an impact that fixes frames which moved: a foot that lands, a loop that closes.
 
     Args:
         model: the robot.

@@ -16,13 +16,13 @@ from adjoin.spatial.scalar import Scalar
 
 @quantity("coriolis_matrix", "q", "v", square=True)
 def coriolis_matrix_of(state: State) -> list[list[Scalar]]:
-    """`coriolis_matrix` over scalars."""
+    """Compute `coriolis_matrix` over scalars."""
     subtrees = Subtrees(state, state.v)
     return subtrees.coriolis(subtrees.rates(1.0))
 
 
 def coriolis_matrix(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The Coriolis matrix: C v is what the velocity adds to the bias forces, and Mdot - 2 C is skew-symmetric.
+    """Return the Coriolis matrix: C v is what the velocity adds to the bias forces, and Mdot - 2 C is skew-symmetric.
 
     Args:
         model: the robot.

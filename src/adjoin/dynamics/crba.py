@@ -18,7 +18,7 @@ Composite = tuple[Scalar, Vector3, inertia.Symmetric3]
 
 
 def composite_inertias(state: State) -> list[Composite]:
-    """Of each body and all that it carries, in the body's frame."""
+    """Return the inertia of each body and all that it carries, in the body's frame."""
     robot = state.robot
     composites: list[Composite] = list(robot.regrouped_inertias)
     for body in reversed(range(robot.count)):
@@ -34,7 +34,7 @@ def composite_inertias(state: State) -> list[Composite]:
 def composite_to_parent(
     rotation: Any, position: Vector3, mass: Scalar, moment: Vector3, about: inertia.Symmetric3
 ) -> Composite:
-    """A composite inertia seen from the parent frame of a transform."""
+    """Return a composite inertia seen from the parent frame of a transform."""
     turned = vector.apply(rotation, moment)
     # h p' + p h' moves the inertia of the first moment, point_mass that of the mass.
     x, y, z = position
@@ -57,12 +57,12 @@ def composite_to_parent(
 
 
 def composite_add(a: Composite, b: Composite) -> Composite:
-    """Two composite inertias given in one frame, as one."""
+    """Return two composite inertias given in one frame, as one."""
     return a[0] + b[0], vector.add(a[1], b[1]), inertia.symmetric_add(a[2], b[2])
 
 
 def momentum(composite: Composite, motion: Spatial) -> Spatial:
-    """I m: the momentum of a composite body, about its frame's origin."""
+    """Return I m: the momentum of a composite body, about its frame's origin."""
     mass, moment, about = composite
     angular, linear = motion
     turning = vector.add(vector.apply(inertia.to_matrix(about), angular), vector.cross(moment, linear))
@@ -71,7 +71,7 @@ def momentum(composite: Composite, motion: Spatial) -> Spatial:
 
 @quantity("crba", "q", square=True)
 def crba_of(state: State) -> list[list[Scalar]]:
-    """`crba` over scalars. Entries that are zero by the tree's structure are the number 0."""
+    """Compute `crba` over scalars. Entries that are zero by the tree's structure are the number 0."""
     robot = state.robot
     matrix: list[list[Scalar]] = [[0.0] * robot.nv for _ in range(robot.nv)]
     for dof, armature in enumerate(robot.numbers("armature")):
@@ -101,7 +101,7 @@ def crba_of(state: State) -> list[list[Scalar]]:
 
 
 def crba(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The joint-space inertia matrix M, armature included.
+    """Return the joint-space inertia matrix M, armature included.
 
     Args:
         model: the robot.

@@ -92,12 +92,12 @@ class FreeRootDrift:
 
 
 def is_free_root(state: State, body: int) -> bool:
-    """Whether a body moves freely against the world."""
+    """Return whether a body moves freely against the world."""
     return state.robot.parents[body] == WORLD and state.robot.joint(body).type.floating
 
 
 def gravity_at(state: State, root: int) -> Vector3:
-    """The acceleration of free fall in the frame of a root."""
+    """Return the acceleration of free fall in the frame of a root."""
     return vector.apply_transposed(state.transforms[root][0], state.robot.gravity)
 
 
@@ -115,11 +115,11 @@ class GeneralizedForces:
         self.half_dv = self.subtrees.coriolis(rates)
 
     def start(self, body: int) -> Spatial:
-        """The acceleration that a root starts from: that of a world that does not fall, unless it is in a'' already."""
+        """Return the acceleration that a root starts from: minus gravity, unless it is in a'' already."""
         return ZERO_SPATIAL if is_free_root(self.state, body) else (ZERO, vector.negate(gravity_at(self.state, body)))
 
     def bias(self) -> list[Scalar]:
-        """The forces at a'' = 0; those of the velocity are half their derivative to it times the velocity."""
+        """Return the forces at a'' = 0; those of the velocity are half their derivative to it times the velocity."""
         subtrees = self.subtrees
         forces: list[Scalar] = [sum((c * v for c, v in zip(row, subtrees.v, strict=True)), 0.0) for row in self.half_dv]
         for body, directions in enumerate(subtrees.directions):
@@ -130,7 +130,7 @@ class GeneralizedForces:
         return forces
 
     def dq(self, a: Sequence[Scalar]) -> Rows:
-        """The derivatives to q at a'' = a."""
+        """Return the derivatives to q at a'' = a."""
         subtrees, directions = self.subtrees, self.subtrees.directions
         accelerations = self._accelerations(a)
         forces = self._forces(accelerations)
@@ -165,7 +165,7 @@ class GeneralizedForces:
         return self.state.outward(ZERO_SPATIAL, step)
 
     def _forces(self, accelerations: list[Spatial]) -> list[Spatial]:
-        """The force that each body and all that it carries need, less what comes from outside."""
+        """Return the force that each body and all that it carries need, less what comes from outside."""
         forces = []
         for operators, a, v in zip(self.subtrees.alone, accelerations, self.subtrees.velocities, strict=True):
             forces.append(spatial_add(operators.I(a), operators.B(v[0])))
@@ -173,7 +173,7 @@ class GeneralizedForces:
         return [spatial_add(f, scaled(-1.0, o.wrench)) for f, o in zip(needed, self.external, strict=True)]
 
     def _carried_twice(self, accelerations: list[Spatial]) -> tuple[list[list[Vector3]], list[list[Spatial]]]:
-        """2 S', its angular part, and S'' of each direction."""
+        """Return 2 S', its angular part, and S'' of each direction."""
         subtrees = self.subtrees
         moving = zip(subtrees.carried(subtrees.velocities), subtrees.carried(accelerations, self.start), strict=True)
         doubled = [[vector.scale(2.0, rate[0]) for rate in directions] for directions in subtrees.carried_rates]
@@ -198,7 +198,7 @@ def _diagonal(values: Sequence[Scalar]) -> Rows:
 
 
 def _product(left: Rows, right: Rows) -> Rows:
-    """left right, where the second has few entries that are not zero."""
+    """Return left right, where the second has few entries that are not zero."""
     product: Rows = [[0.0] * len(right) for _ in left]
     entries = [(k, i, x) for k, row in enumerate(right) for i, x in enumerate(row) if not is_zero(x)]
     for out, row in zip(product, left, strict=True):
@@ -208,13 +208,13 @@ def _product(left: Rows, right: Rows) -> Rows:
 
 
 def _passive(state: State) -> tuple[Rows, Rows]:
-    """The derivatives of what springs and damping take, to q and to v; those of dry friction are zero."""
+    """Return the derivatives of what springs and damping take, to q and to v; those of dry friction are zero."""
     return spring_slopes(state), _diagonal(state.robot.numbers("damping"))
 
 
 @quantity("rnea_derivatives", "q", "v", "a", square=True)
 def rnea_derivatives_of(state: State, passive: bool = False) -> RneaDerivatives:
-    """`rnea_derivatives` over scalars."""
+    """Compute `rnea_derivatives` over scalars."""
     drift = FreeRootDrift(state)
     forces = GeneralizedForces(state, drift)
     inertia = forces.subtrees.inertia()
@@ -230,7 +230,7 @@ def rnea_derivatives_of(state: State, passive: bool = False) -> RneaDerivatives:
 
 @quantity("aba_derivatives", "q", "v", "tau", square=True)
 def aba_derivatives_of(state: State, passive: bool = False) -> AbaDerivatives:
-    """`aba_derivatives` over scalars: those of inverse dynamics, times -M⁻¹."""
+    """Compute `aba_derivatives` over scalars: those of inverse dynamics, times -M⁻¹."""
     drift = FreeRootDrift(state)
     forces, armature = GeneralizedForces(state, drift), state.robot.numbers("armature")
     half = [0.5 * m for m in armature]
@@ -259,7 +259,7 @@ def rnea_derivatives(
     reference: Reference = "local",
     passive: bool = False,
 ) -> RneaDerivatives:
-    """The derivatives of `rnea`, for small changes of q as `Model.integrate` makes them.
+    """Return the derivatives of `rnea`, for small changes of q as `Model.integrate` makes them.
 
     Args:
         model: the robot.
@@ -290,7 +290,7 @@ def aba_derivatives(
     reference: Reference = "local",
     passive: bool = False,
 ) -> AbaDerivatives:
-    """The derivatives of `aba`, for small changes of q as `Model.integrate` makes them.
+    """Return the derivatives of `aba`, for small changes of q as `Model.integrate` makes them.
 
     Args:
         model: the robot.

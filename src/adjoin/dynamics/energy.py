@@ -15,7 +15,7 @@ from adjoin.spatial.scalar import Scalar
 
 @quantity("kinetic_energy", "q", "v")
 def kinetic_energy_of(state: State) -> Scalar:
-    """`kinetic_energy` over scalars."""
+    """Compute `kinetic_energy` over scalars."""
     robot = state.robot
     double: Scalar = 0.0
     for armature, rate in zip(robot.numbers("armature"), state.v, strict=True):
@@ -31,7 +31,7 @@ def kinetic_energy_of(state: State) -> Scalar:
 
 @quantity("potential_energy", "q")
 def potential_energy_of(state: State, springs: bool = False) -> Scalar:
-    """`potential_energy` over scalars."""
+    """Compute `potential_energy` over scalars."""
     robot = state.robot
     energy = -vector.dot(robot.gravity, carried_moments(state)[WORLD][0])
     if springs:
@@ -43,12 +43,12 @@ def potential_energy_of(state: State, springs: bool = False) -> Scalar:
 
 @quantity("mechanical_energy", "q", "v")
 def mechanical_energy_of(state: State, springs: bool = False) -> Scalar:
-    """`mechanical_energy` over scalars."""
+    """Compute `mechanical_energy` over scalars."""
     return kinetic_energy_of(state) + potential_energy_of(state, springs)
 
 
 def kinetic_energy(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The kinetic energy of bodies and drives: ½ vᵀ M v with the M of `crba`, armature included.
+    """Return the kinetic energy of bodies and drives: ½ vᵀ M v with the M of `crba`, armature included.
 
     Args:
         model: the robot.
@@ -65,7 +65,7 @@ def kinetic_energy(model: Model, q: Array, v: Array, params: Mapping[str, Array]
 def potential_energy(
     model: Model, q: Array, params: Mapping[str, Array] | None = None, *, springs: bool = False
 ) -> Array:
-    """The energy of weight: 0 if the center of mass is in the world's origin, more above it.
+    """Return the energy of weight: 0 if the center of mass is in the world's origin, more above it.
 
     Args:
         model: the robot.
@@ -83,7 +83,7 @@ def potential_energy(
 def mechanical_energy(
     model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None, *, springs: bool = False
 ) -> Array:
-    """Kinetic and potential energy together: constant in motion without friction and drive.
+    """Return kinetic and potential energy together: constant in motion without friction and drive.
 
     Args:
         model: the robot.

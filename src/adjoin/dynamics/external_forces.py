@@ -27,12 +27,12 @@ class SubtreeForce(NamedTuple):
     pull: Vector3 = ZERO
 
     def change(self, m: Spatial) -> Spatial:
-        """What a motion adds to m x* f."""
+        """Return what a motion adds to m x* f."""
         moment = vector.add(vector.apply(self.turning, m[0]), vector.cross(self.arm, m[1]))
         return moment, vector.cross(self.pull, m[0])
 
     def change_transposed(self, m: Spatial) -> Spatial:
-        """The force w with w . n = m . change(n)."""
+        """Return the force w with w . n = m . change(n)."""
         moment = vector.subtract(vector.apply_transposed(self.turning, m[0]), vector.cross(self.pull, m[1]))
         return moment, vector.cross(m[0], self.arm)
 
@@ -47,7 +47,7 @@ def _add(a: SubtreeForce, b: SubtreeForce) -> SubtreeForce:
 
 
 def _shift(offset: Vector3, a: SubtreeForce) -> SubtreeForce:
-    """The same about another origin, from which the old one is at `offset`."""
+    """Return the same about another origin, from which the old one is at `offset`."""
     moved = vector.subtract(a.arm, a.pull)
     # arm x (mu x offset) + offset x (pull x mu)
     turning = matrix_add(outer(a.pull, offset), outer(vector.negate(offset), a.arm))
@@ -60,7 +60,7 @@ def _multiple(x: Scalar) -> Matrix3:
 
 
 def subtree_forces(subtrees: Subtrees) -> list[SubtreeForce]:
-    """The external forces on each body and all that it carries."""
+    """Return the external forces on each body and all that it carries."""
     forces = [SubtreeForce()] * subtrees.robot.count
     for force in subtrees.state.external:
         if force.body != WORLD:

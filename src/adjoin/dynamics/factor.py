@@ -53,7 +53,7 @@ class InertiaFactor(Factor):
                 inertias[parent] = articulated.add(inertias[parent], moved)
 
     def _enter(self, subtrees: Subtrees, body: int, joint: Factor, U: list[Spatial]) -> None:
-        """The rows of one joint."""
+        """Enter the rows of one joint."""
         directions = subtrees.directions[body]
         for k, ((dof, _), u) in enumerate(zip(directions, _halves(joint, U), strict=True)):
             self.inverse[dof] = joint.inverse[k]
@@ -65,7 +65,7 @@ class InertiaFactor(Factor):
 
 
 def _halves(joint: Factor, U: list[Spatial]) -> list[Spatial]:
-    """L⁻ᵀ U with the L of a joint's own factor."""
+    """Return L⁻ᵀ U with the L of a joint's own factor."""
     rows = [joint.solve_upper(row) for row in zip(*[(*u[0], *u[1]) for u in U], strict=True)]
     return [((a, b, c), (d, e, f)) for a, b, c, d, e, f in zip(*rows, strict=True)]
 
@@ -97,7 +97,7 @@ class FactoredInverse:
             self.W.append(row)
 
     def matrix(self) -> Rows:
-        """M⁻¹, both halves."""
+        """Return M⁻¹, both halves."""
         n = len(self.W)
         scaled = [[w * d for w, d in zip(row, self.factor.inverse, strict=False)] for row in self.W]
         inverse: Rows = [[0.0] * n for _ in range(n)]
@@ -108,7 +108,7 @@ class FactoredInverse:
         return inverse
 
     def times(self, matrix: Sequence[Sequence[Scalar]], scale: float = 1.0) -> Rows:
-        """scale M⁻¹ B."""
+        """Return scale M⁻¹ B."""
         scaled = [scale * d for d in self.factor.inverse]
         columns = []
         for right in zip(*matrix, strict=True):
@@ -118,7 +118,7 @@ class FactoredInverse:
 
 
 def _plus_product(start: Scalar, row: Sequence[Scalar], x: Sequence[Scalar]) -> Scalar:
-    """start + row . x, over the length of the shorter."""
+    """Return start + row . x, over the length of the shorter."""
     for w, value in zip(row, x, strict=False):
         if not is_zero(w) and not is_zero(value):
             start = start + w * value

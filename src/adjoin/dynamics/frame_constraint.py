@@ -94,11 +94,11 @@ class EvaluatedConstraint:
         self.rows: Rows = jacobian_of(state, constraint.frame, "local", constraint.other)[: self.size]
 
     def velocity(self) -> list[Scalar]:
-        """J v: of the constrained frame, as seen from the body it is fixed to."""
+        """Return J v: of the constrained frame, as seen from the body it is fixed to."""
         return [dot(row, self.state.v) for row in self.rows]
 
     def acceleration(self, a: Sequence[Scalar]) -> list[Scalar]:
-        """J a + Jdot v: of the constrained frame, as seen from the body it is fixed to, if dv/dt is a.
+        """Return J a + Jdot v: of the constrained frame, as seen from the body it is fixed to, if dv/dt is a.
 
         Of a point this is the classical acceleration, of a weld the rate of the spatial velocity in the frame's axes,
         both as Pinocchio has it. They differ only while the frame moves.
@@ -117,7 +117,7 @@ class EvaluatedConstraint:
         return [*linear, *vector.add(angular, vector.cross(omega, turning))][: self.size]
 
     def error(self) -> list[Scalar]:
-        """The motion that takes the frame from where it belongs to where it is in unit time, in its own axes."""
+        """Return the motion that takes the frame from where it belongs to where it is in unit time, in its own axes."""
         rotation, position = transform_multiply(self.other_pose, self.anchor)
         if self.size == 3:
             return list(vector.negate(position))
@@ -137,6 +137,6 @@ class EvaluatedConstraint:
 
 
 def _at(motion: BodyMotion, point: Vector3) -> BodyMotion:
-    """How a body moves, with the acceleration of a point of it instead of its origin's."""
+    """Return how a body moves, with the acceleration of a point of it instead of its origin's."""
     omega, alpha, acceleration = motion
     return omega, alpha, vector.add(acceleration, vector.apply(spin_matrix(omega, alpha), point))

@@ -56,7 +56,7 @@ def inverse_kinematics(
     params: Mapping[str, torch.Tensor] | None = None,
     generator: torch.Generator | None = None,
 ) -> InverseKinematics:
-    """Configurations in which frames are at their targets.
+    """Return configurations in which frames are at their targets.
 
     Every problem is solved from `q0`, if it is given, and from random configurations inside the limits. Of the
     solutions, the one nearest to `q0` is returned, or without `q0` the most exact; if there is none, the configuration
@@ -110,7 +110,7 @@ def inverse_kinematics(
 
 
 def _kind(model: Model, name: str, target: Any) -> str:
-    """The kind of a target, of a frame that exists."""
+    """Return the kind of a target, of a frame that exists."""
     find_frame("inverse_kinematics", model, name)
     if isinstance(target, torch.Tensor) and target.dtype.is_floating_point:
         for kind, shape in TARGET_SHAPES.items():
@@ -124,7 +124,7 @@ def _kind(model: Model, name: str, target: Any) -> str:
 
 
 def _moving(model: Model, frames: Sequence[str], joints: Sequence[str] | None) -> tuple[int, ...]:
-    """The bodies whose joints may move and move one of the frames."""
+    """Return the bodies whose joints may move and move one of the frames."""
     if not frames:
         raise InputError("inverse_kinematics: 'targets' must be a mapping from frame names to poses; it is empty")
     robot, bodies = Robot(model), set()
@@ -144,7 +144,7 @@ def _moving(model: Model, frames: Sequence[str], joints: Sequence[str] | None) -
 
 
 def _weights(weights: Any, name: str, kind: str) -> tuple[float, float]:
-    """Of one target."""
+    """Return the weights of position and rotation of one target."""
     pair: Any = weights.get(name) if isinstance(weights, Mapping) else weights
     numbers = isinstance(pair, Sequence) and len(pair) == 2 and all(0.0 <= w < math.inf for w in pair)
     if not numbers or not any(pair if kind != "position" else pair[:1]):
@@ -156,7 +156,7 @@ def _weights(weights: Any, name: str, kind: str) -> tuple[float, float]:
 
 
 def _batch(model: Model, problem: LeastSquaresProblem, targets: Any, q0: Any, params: Any) -> tuple[int, ...]:
-    """The batch shape that all inputs broadcast to."""
+    """Return the batch shape that all inputs broadcast to."""
     shapes = {}
     for name, kind in problem.targets:
         shapes[f"the target of {name!r}"] = targets[name].shape[: -len(TARGET_SHAPES[kind])]
@@ -184,7 +184,7 @@ def _starts(
     like: torch.Tensor,
     generator: torch.Generator | None,
 ) -> torch.Tensor:
-    """Where to start, (seeds, ..., nq)."""
+    """Return where to start, (seeds, ..., nq)."""
     base = model.neutral(dtype=like.dtype, device=like.device) if q0 is None else q0.detach()
     starts = base.expand(*batch, model.nq).clone()
     drawn = model.random(batch, generator=generator, dtype=like.dtype, device=like.device)
@@ -204,7 +204,7 @@ def _best(
     angles: torch.Tensor,
     success: torch.Tensor,
 ) -> torch.Tensor:
-    """Which start to take, for each problem."""
+    """Return which start to take, for each problem."""
     weights = torch.tensor(problem.weights, dtype=q.dtype, device=q.device)
     score = (weights[:, 0] * distances).nan_to_num(0.0).square() + (weights[:, 1] * angles).nan_to_num(0.0).square()
     score = score.sum(-1)
@@ -218,7 +218,7 @@ _functions: PerOwner[Function] = PerOwner(64)  # of each model, those of the pro
 
 
 def _function(model: Model, problem: LeastSquaresProblem, purpose: str) -> Function:
-    """The kernel that solves a problem, or that improves a solution, traced when first asked for."""
+    """Return the kernel that solves a problem, or that improves a solution, traced when first asked for."""
     return _functions.get(model, (problem, purpose), lambda: _traced(model, problem, purpose))
 
 

@@ -35,7 +35,7 @@ Columns = list[tuple[int, Spatial]]
 def joint_columns(
     state: State, bodies: Sequence[int], frame: int, reference: Reference, base: int | None
 ) -> list[Columns]:
-    """The motions that the joints of some bodies give to all they carry, in the coordinates of the reference.
+    """Return the motions that the joints of some bodies give to all they carry, in the coordinates of the reference.
 
     Args:
         state: of the robot.
@@ -58,7 +58,7 @@ def joint_columns(
 
 
 def rows_of(nv: int, columns: Sequence[tuple[int, Spatial]]) -> list[list[Scalar]]:
-    """The 6 x nv matrix of some columns, those of one place in v added up."""
+    """Return the 6 x nv matrix of some columns, those of one place in v added up."""
     matrix: list[list[Scalar]] = [[0.0] * nv for _ in range(6)]
     for dof, motion in columns:
         for row, value in zip(matrix, linear_first(motion), strict=True):
@@ -68,7 +68,7 @@ def rows_of(nv: int, columns: Sequence[tuple[int, Spatial]]) -> list[list[Scalar
 
 @quantity("jacobian", "q")
 def jacobian_of(state: State, frame: FrameNames, reference: Reference = "world", relative_to: str | None = None) -> Any:
-    """`jacobian` over scalars. Columns of joints that do not move the frame are the number 0."""
+    """Compute `jacobian` over scalars. Columns of joints that do not move the frame are the number 0."""
     function, robot = "jacobian", state.robot
     model = robot.model
     check_reference(function, reference)
@@ -90,7 +90,7 @@ def jacobian_of(state: State, frame: FrameNames, reference: Reference = "world",
 
 @quantity("jacobian_derivative", "q", "v")
 def jacobian_derivative_of(state: State, frame: FrameNames, reference: Reference = "world") -> Any:
-    """`jacobian_derivative` over scalars: a column is fixed to its body, and turns as that moves past the observer."""
+    """Compute `jacobian_derivative` over scalars: a column is fixed to its body, and turns as the body moves."""
     function, robot = "jacobian_derivative", state.robot
     model = robot.model
     check_reference(function, reference)
@@ -136,7 +136,7 @@ def jacobian(
     *,
     relative_to: str | None = None,
 ) -> Array:
-    """The geometric Jacobian of a frame: its spatial velocity is J v.
+    """Return the geometric Jacobian of a frame: its spatial velocity is J v.
 
     With `relative_to` it is the Jacobian of the pose (R, p) of the frame seen from that one, which takes the world's
     place: "world" has that frame's axes and origin, "local_world_aligned" its axes and the origin of `frame` (so the
@@ -164,7 +164,7 @@ def jacobian_derivative(
     reference: Reference = "world",
     params: Mapping[str, Array] | None = None,
 ) -> Array:
-    """The time derivative of `jacobian` as the robot moves with v.
+    """Return the time derivative of `jacobian` as the robot moves with v.
 
     Args:
         model: the robot.

@@ -43,7 +43,7 @@ Turned = tuple[Quaternion, Vector3]
 def call_for_frames(
     name: str, model: Model, inputs: Sequence[Any], params: Mapping[str, Any] | None, frame: Any, **options: Any
 ) -> Any:
-    """`call` for a quantity that has a frame and a reference of its own and knows no external forces."""
+    """Compute `call` for a quantity that has a frame and a reference of its own and knows no external forces."""
     frame = frame if isinstance(frame, str) else tuple(frame)
     known = QUANTITIES[name]
     wanted = ((name, known, (("frame", frame), *options.items())),)
@@ -60,7 +60,7 @@ def map_frames(function: str, model: Model, frames: FrameNames, compute: Callabl
 
 
 def find_frame(function: str, model: Model, name: str) -> int:
-    """Index of a frame by name, for the function that was called with it."""
+    """Return index of a frame by name, for the function that was called with it."""
     names = [frame.name for frame in model.frames]
     if name not in names:
         raise InputError(f"{function}: {unknown_name('frame', 'frames', name, names)}")
@@ -81,7 +81,7 @@ def poses_seen_from(
     times: Callable[[Pose, Pose], Pose],
     over: Callable[[Pose, Pose], Pose],
 ) -> dict[int, Pose]:
-    """The poses of all bodies and of the world, going through the tree from one of them.
+    """Return the poses of all bodies and of the world, going through the tree from one of them.
 
     Args:
         robot: the tree.
@@ -101,12 +101,12 @@ def poses_seen_from(
 
 
 def transforms_from(state: State, start: int = WORLD, first: Transform = IDENTITY_TRANSFORM) -> dict[int, Transform]:
-    """`poses_seen_from` with matrices."""
+    """Compute `poses_seen_from` with matrices."""
     return poses_seen_from(state.robot, start, first, state.transforms, transform_multiply, _transform_over)
 
 
 def transforms_from_frame(state: State, frame: int | None) -> dict[int, Transform]:
-    """Of all bodies and of the world, seen from a frame, or from the world if it is None."""
+    """Return the poses of all bodies and of the world, seen from a frame, or from the world if it is None."""
     if frame is None:
         return transforms_from(state)
     return transforms_from(state, state.robot.model.frames[frame].body, transform_inverse(state.robot.frames[frame]))
@@ -118,7 +118,7 @@ def _transform_over(a: Transform, b: Transform) -> Transform:
 
 
 def _turned_from_frame(state: State, frame: int | None) -> dict[int, Turned]:
-    """`transforms_from_frame` with quaternions, composed along the tree: no case has to be told apart anywhere."""
+    """Compute `transforms_from_frame` with quaternions, composed along the tree, without branches."""
     robot = state.robot
     links = []
     for body, (turn, (_, position)) in enumerate(zip(_quaternions(robot, "joint"), state.transforms, strict=True)):
@@ -146,7 +146,7 @@ def _turned_frames(robot: Robot) -> list[Turned]:
 
 
 def _quaternions(robot: Robot, owner: str) -> list[Quaternion]:
-    """Of the placements of joints or frames."""
+    """Return the quaternions of the placements of joints or frames."""
     rows = [tuple(row) for row in robot.numbers(f"{owner}_rotation")]
     return [quaternion_normalize(row) for row in rows] if f"{owner}_rotation" in robot.params else rows
 
@@ -155,7 +155,7 @@ def _quaternions(robot: Robot, owner: str) -> list[Quaternion]:
 def forward_kinematics_of(
     state: State, frames: FrameNames | None = None, output: str = "homogeneous", relative_to: str | None = None
 ) -> Any:
-    """`forward_kinematics` over scalars."""
+    """Compute `forward_kinematics` over scalars."""
     function, robot = "forward_kinematics", state.robot
     model = robot.model
     if output not in OUTPUTS:
@@ -182,7 +182,7 @@ def forward_kinematics_of(
 
 @quantity("frame_velocity", "q", "v")
 def frame_velocity_of(state: State, frame: FrameNames, reference: Reference = "world") -> Any:
-    """`frame_velocity` over scalars."""
+    """Compute `frame_velocity` over scalars."""
     function, model = "frame_velocity", state.robot.model
     check_reference(function, reference)
 
@@ -199,7 +199,7 @@ def frame_velocity_of(state: State, frame: FrameNames, reference: Reference = "w
 def frame_acceleration_of(
     state: State, frame: FrameNames, reference: Reference = "world", classical: bool = False
 ) -> Any:
-    """`frame_acceleration` over scalars."""
+    """Compute `frame_acceleration` over scalars."""
     function, model = "frame_acceleration", state.robot.model
     check_reference(function, reference)
 
@@ -214,7 +214,7 @@ def frame_acceleration_of(
 
 
 def _expressed(state: State, frame: int, reference: str, motion: Spatial, velocity: Spatial | None = None) -> Spatial:
-    """A motion of a frame's body, in the body's coordinates, as the reference says; with omega x v of a velocity."""
+    """Express a motion of a frame's body, in body coordinates, as the reference says; with omega x v of a velocity."""
     rotation, position = state.robot.frames[frame]
     pose = state.poses[state.robot.model.frames[frame].body]
 
@@ -234,7 +234,7 @@ def _expressed(state: State, frame: int, reference: str, motion: Spatial, veloci
 
 
 def linear_first(m: Spatial) -> list[Scalar]:
-    """A spatial vector as public arrays have it: [linear; angular]."""
+    """Return a spatial vector as public arrays have it: [linear; angular]."""
     return [*m[1], *m[0]]
 
 
@@ -247,7 +247,7 @@ def forward_kinematics(
     output: str = "homogeneous",
     relative_to: str | None = None,
 ) -> Array:
-    """The poses of frames. Only what they depend on is computed: the joints between them and where they are seen from.
+    """Compute the poses of frames. Only the joints between them and where they are seen from are computed.
 
     Quaternions are products of the joints' own along the tree, so that they and their gradients are smooth everywhere.
     Their sign is the one this gives: a revolute joint that goes round once turns it over, and so does the quaternion of
@@ -278,7 +278,7 @@ def frame_velocity(
     reference: Reference = "world",
     params: Mapping[str, Array] | None = None,
 ) -> Array:
-    """The spatial velocity of a frame.
+    """Return the spatial velocity of a frame.
 
     Args:
         model: the robot.
@@ -306,7 +306,7 @@ def frame_acceleration(
     *,
     classical: bool = False,
 ) -> Array:
-    """The spatial acceleration of a frame; without gravity.
+    """Return the spatial acceleration of a frame; without gravity.
 
     Args:
         model: the robot.

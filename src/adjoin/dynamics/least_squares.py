@@ -109,7 +109,7 @@ class LeastSquares:
             self._find_limits()
 
     def _find_limits(self) -> None:
-        """As `Model.limits`, of limits that may be parameters; for a ball joint, the greatest angle."""
+        """Find the limits of q as `Model.limits` does, from parameters; for a ball joint, the greatest angle."""
         limits = zip(self.robot.numbers("lower"), self.robot.numbers("upper"), strict=True)
         for joint, at, ends in zip(self.model.joints, self.model.coordinates, limits, strict=True):
             if joint.type.limited == "angle" and joint.nq:
@@ -119,7 +119,7 @@ class LeastSquares:
                 self.lower[at.q], self.upper[at.q] = maximum(self.lower[at.q], low), minimum(self.upper[at.q], high)
 
     def errors(self, q: Sequence[Scalar]) -> Errors:
-        """At a configuration, in world axes."""
+        """Return the errors at a configuration, in world axes."""
         state, model = State(self.robot, q), self.model
         poses = transforms_from(state)
         errors = Errors([], [], [])
@@ -141,18 +141,18 @@ class LeastSquares:
         return errors
 
     def step(self, q: Sequence[Scalar], errors: Errors, damping: Scalar) -> list[Scalar]:
-        """The configuration after one step from q."""
+        """Return the configuration after one step from q."""
         columns = [list(column) for column in zip(*errors.rows, strict=True)]
         stay = self._at_limits(q, [dot(column, errors.weighted) for column in columns])
         return self.moved(q, _least_change(errors, stay, damping, 0))
 
     def improved(self) -> list[Scalar]:
-        """Newton's next configuration, if joints that are at a limit stay there."""
+        """Return Newton's next configuration, if joints that are at a limit stay there."""
         errors = self.errors(self.q)
         return self.moved(self.q, _least_change(errors, self._at_limits(self.q), 0.0, REFINEMENTS))
 
     def _at_limits(self, q: Sequence[Scalar], push: Sequence[Scalar] | None = None) -> list[Scalar | None]:
-        """For each degree of freedom, whether it is at a limit, and pushed against it if pushes are given."""
+        """Return for each degree of freedom whether it is at a limit, and pushed against it if pushes are passed."""
         at_limits: list[Scalar | None] = []
         for joint, at in self.joints:
             stay = None
@@ -167,7 +167,7 @@ class LeastSquares:
         return at_limits
 
     def moved(self, q: Sequence[Scalar], change: Sequence[Scalar]) -> list[Scalar]:
-        """The configuration after a change, inside the limits."""
+        """Return the configuration after a change, inside the limits."""
         full, first = list(q), 0
         for joint, at in self.joints:
             full[at.q_slice] = joint.type.integrate(full[at.q_slice], change[first : first + joint.nv])
@@ -175,7 +175,7 @@ class LeastSquares:
         return self.inside(full)
 
     def inside(self, q: Sequence[Scalar]) -> list[Scalar]:
-        """The nearest configuration inside the limits."""
+        """Return the nearest configuration inside the limits."""
         full = list(q)
         for joint, at in self.joints:
             full[at.q_slice] = joint.type.clamp(full[at.q_slice], self.lower[at.q], self.upper[at.q])
@@ -230,7 +230,7 @@ class LeastSquares:
         )
 
     def _within(self, squares: Sequence[Scalar]) -> Scalar:
-        """Whether every error that has a weight is within its tolerance."""
+        """Return whether every error that has a weight is within its tolerance."""
         weights = [weight for pair in self.problem.weights for weight in pair]
         bounds = [tolerance**2 for tolerance in self.problem.tolerance] * len(self.problem.targets)
         within: Scalar = True
@@ -241,7 +241,7 @@ class LeastSquares:
 
 
 def _least_change(errors: Errors, stay: Sequence[Scalar | None], damping: Scalar, refinements: int) -> list[Scalar]:
-    """What minimizes |J x + e|² + damping |x|² where some x stay 0, from the smaller of J Jᵀ and Jᵀ J.
+    """Return what minimizes |J x + e|² + damping |x|² where some x stay 0, from the smaller of J Jᵀ and Jᵀ J.
 
     Each refinement solves again from the solution before, as the proximal method does: less of the damping is felt.
     """

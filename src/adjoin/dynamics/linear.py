@@ -14,13 +14,13 @@ Rows = list[list[Scalar]]
 
 
 def is_zero(x: Scalar) -> bool:
-    """Whether a scalar is the number 0, known now; a traced constant is known too."""
+    """Return whether a scalar is the number 0, known now; a traced constant is known too."""
     value = x.value if isinstance(x, Expr) and x.op == "const" else x
     return isinstance(value, (int, float)) and value == 0.0
 
 
 def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
-    """The sum of a_i b_i."""
+    """Return the sum of a_i b_i."""
     total: Scalar = 0.0
     for x, y in zip(a, b, strict=True):
         if not is_zero(x) and not is_zero(y):
@@ -29,7 +29,7 @@ def dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
 
 
 def eliminate(matrix: Sequence[Sequence[Scalar]], right: Sequence[Scalar]) -> list[Scalar]:
-    """The solution of a square system without symmetry, by elimination in the order of the rows."""
+    """Return the solution of a square system without symmetry, by elimination in the order of the rows."""
     n = len(matrix)
     rows = [[*row, b] for row, b in zip(matrix, right, strict=True)]
     for k in range(n):
@@ -68,7 +68,7 @@ class Factor:
                             remaining[i][j] = remaining[i][j] - self.lower[k][i] * row[j]
 
     def mapped(self, function: Callable[[Scalar], Scalar]) -> "Factor":
-        """The factor with a function of its numbers; structural zeros stay."""
+        """Return the factor with a function of its numbers; structural zeros stay."""
         other = Factor([])
         other.lower = [[x if is_zero(x) else function(x) for x in row] for row in self.lower]
         other.inverse, other.roots = ([function(x) for x in values] for values in (self.inverse, self.roots))
@@ -76,23 +76,23 @@ class Factor:
 
     @cached_property
     def roots(self) -> list[Scalar]:
-        """The square roots of D⁻¹."""
+        """Return the square roots of D⁻¹."""
         return [sqrt(x) for x in self.inverse]
 
     def half_solve(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """D^(-1/2) L⁻ᵀ b; the product of two such is bᵀ M⁻¹ c."""
+        """Return D^(-1/2) L⁻ᵀ b; the product of two such is bᵀ M⁻¹ c."""
         return [0.0 if is_zero(x) else x * root for x, root in zip(self.solve_upper(right), self.roots, strict=True)]
 
     def solve(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """M⁻¹ b."""
+        """Return M⁻¹ b."""
         return self.solve_lower(self.solve_diagonal(self.solve_upper(right)))
 
     def solve_diagonal(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """D⁻¹ b."""
+        """Return D⁻¹ b."""
         return [0.0 if is_zero(x) else x * inverse for x, inverse in zip(right, self.inverse, strict=True)]
 
     def solve_upper(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """L⁻ᵀ b."""
+        """Return L⁻ᵀ b."""
         x = list(right)
         for k in reversed(range(len(x))):
             if not is_zero(x[k]):
@@ -102,11 +102,11 @@ class Factor:
         return x
 
     def finish_half_solve(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """L⁻¹ D^(-1/2) b: of `half_solve` of something, M⁻¹ of it."""
+        """Return L⁻¹ D^(-1/2) b: of `half_solve` of something, M⁻¹ of it."""
         return self.solve_lower([0.0 if is_zero(x) else x * root for x, root in zip(right, self.roots, strict=True)])
 
     def solve_lower(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """L⁻¹ b."""
+        """Return L⁻¹ b."""
         x = list(right)
         for k in range(len(x)):
             for i, entry in enumerate(self.lower[k]):

@@ -14,14 +14,14 @@ from adjoin.trace import sign
 
 @quantity("passive_forces", "q", "v")
 def passive_forces_of(state: State) -> list[Scalar]:
-    """`passive_forces` over scalars."""
+    """Compute `passive_forces` over scalars."""
     robot = state.robot
     numbers = zip(spring_forces(state), robot.numbers("damping"), robot.numbers("friction"), state.v, strict=True)
     return [spring - d * v - f * sign(v) for spring, d, f, v in numbers]
 
 
 def spring_forces(state: State) -> list[Scalar]:
-    """Of the springs alone."""
+    """Return the forces of the springs alone."""
     robot = state.robot
     stiffness = robot.numbers("stiffness")
     if all(is_number(k) and k == 0.0 for k in stiffness):
@@ -31,7 +31,7 @@ def spring_forces(state: State) -> list[Scalar]:
 
 
 def spring_slopes(state: State) -> Rows:
-    """The derivative, on the tangent space, of k (q - q0), nv by nv."""
+    """Return the derivative, on the tangent space, of k (q - q0), nv by nv."""
     robot = state.robot
     matrix: Rows = [[0.0] * robot.nv for _ in range(robot.nv)]
     stiffness, reference = robot.numbers("stiffness"), robot.numbers("spring_reference")
@@ -45,7 +45,7 @@ def spring_slopes(state: State) -> Rows:
 
 
 def passive_forces(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """What the joints' springs, damping and dry friction do: -k (q - q0) - d v - f sign(v).
+    """Return what the joints' springs, damping and dry friction do: -k (q - q0) - d v - f sign(v).
 
     Args:
         model: the robot.

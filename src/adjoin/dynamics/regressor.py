@@ -30,7 +30,7 @@ _ORDER = (0, 1, 3, 2, 4, 5)
 
 
 def _bilinear(a: Vector3, b: Vector3) -> list[Scalar]:
-    """The coefficients of xx, xy, yy, xz, yz, zz in aᵀ I b."""
+    """Return the coefficients of xx, xy, yy, xz, yz, zz in aᵀ I b."""
     return [
         a[0] * b[0],
         a[0] * b[1] + a[1] * b[0],
@@ -42,7 +42,7 @@ def _bilinear(a: Vector3, b: Vector3) -> list[Scalar]:
 
 
 def _power(moving: BodyMotion, s: Spatial) -> list[Scalar]:
-    """The coefficients of a body's parameters in the power of the force it needs on the motion s; its own frame."""
+    """Return the coefficients of a body's parameters in the power of its force on the motion s, in its own frame."""
     omega, alpha, acceleration = moving
     turning, sliding = s
     moments = vector.apply_transposed(spin_matrix(omega, alpha), sliding)
@@ -54,7 +54,7 @@ def _power(moving: BodyMotion, s: Spatial) -> list[Scalar]:
 
 @quantity("torque_regressor", "q", "v", "a")
 def torque_regressor_of(state: State) -> Rows:
-    """`torque_regressor` over scalars."""
+    """Compute `torque_regressor` over scalars."""
     robot = state.robot
     rows: Rows = [[0.0] * (10 * robot.count) for _ in range(robot.nv)]
 
@@ -72,7 +72,7 @@ def torque_regressor_of(state: State) -> Rows:
 
 @quantity("kinetic_energy_regressor", "q", "v")
 def kinetic_energy_regressor_of(state: State) -> list[Scalar]:
-    """`kinetic_energy_regressor` over scalars."""
+    """Compute `kinetic_energy_regressor` over scalars."""
     coefficients: list[Scalar] = []
     for omega, velocity in state.velocities:
         half = vector.scale(0.5, omega)
@@ -82,7 +82,7 @@ def kinetic_energy_regressor_of(state: State) -> list[Scalar]:
 
 @quantity("potential_energy_regressor", "q")
 def potential_energy_regressor_of(state: State) -> list[Scalar]:
-    """`potential_energy_regressor` over scalars."""
+    """Compute `potential_energy_regressor` over scalars."""
     up = vector.negate(state.robot.gravity)
     coefficients: list[Scalar] = []
     for rotation, position in state.poses:
@@ -91,7 +91,7 @@ def potential_energy_regressor_of(state: State) -> list[Scalar]:
 
 
 def torque_regressor(model: Model, q: Array, v: Array, a: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The matrix Y with `rnea` = Y pi + armature * a, for the inertial parameters pi of all bodies.
+    """Return the matrix Y with `rnea` = Y pi + armature * a, for the inertial parameters pi of all bodies.
 
     Args:
         model: the robot.
@@ -107,7 +107,7 @@ def torque_regressor(model: Model, q: Array, v: Array, a: Array, params: Mapping
 
 
 def kinetic_energy_regressor(model: Model, q: Array, v: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The vector y with kinetic energy = y . pi, and ½ armature v² more for the drives.
+    """Return the vector y with kinetic energy = y . pi, and ½ armature v² more for the drives.
 
     Args:
         model: the robot.
@@ -122,7 +122,7 @@ def kinetic_energy_regressor(model: Model, q: Array, v: Array, params: Mapping[s
 
 
 def potential_energy_regressor(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The vector y with potential energy = y . pi, 0 for a center of mass in the world's origin.
+    """Return the vector y with potential energy = y . pi, 0 for a center of mass in the world's origin.
 
     Args:
         model: the robot.
@@ -136,7 +136,7 @@ def potential_energy_regressor(model: Model, q: Array, params: Mapping[str, Arra
 
 
 def inertial_parameters(model: Model, params: Mapping[str, Array] | None = None) -> torch.Tensor:
-    """The ten inertial parameters of each body: m, m c, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about its frame's origin.
+    """Return ten inertial parameters of each body: m, m c, and Ixx, Ixy, Iyy, Ixz, Iyz, Izz about its frame's origin.
 
     Args:
         model: the robot.
@@ -165,7 +165,7 @@ def inertial_parameters(model: Model, params: Mapping[str, Array] | None = None)
 
 
 def from_inertial_parameters(model: Model, pi: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The parameters "mass", "com" and "inertia" of given inertial parameters, to be passed as `params`.
+    """Return the parameters "mass", "com" and "inertia" of given inertial parameters, to be passed as `params`.
 
     Args:
         model: the robot.

@@ -24,7 +24,7 @@ BodyMotion = tuple[Vector3, Vector3, Vector3]
 
 
 def body_motions(state: State, a: Sequence[Scalar]) -> list[BodyMotion]:
-    """How each body moves if the coordinates accelerate by `a`, as seen by someone in free fall."""
+    """Return how each body moves if the coordinates accelerate by `a`, as seen by someone in free fall."""
 
     def step(body: int, parent: BodyMotion) -> BodyMotion:
         omega_parent, alpha_parent, acceleration = parent
@@ -45,7 +45,7 @@ def body_motions(state: State, a: Sequence[Scalar]) -> list[BodyMotion]:
 
 
 def spin_matrix(omega: Vector3, alpha: Vector3) -> Matrix3:
-    """K = [alpha]x + omega omegaᵀ - |omega|² 1: the point r accelerates by K r more than the origin."""
+    """Return K = [alpha]x + omega omegaᵀ - |omega|² 1: the point r accelerates by K r more than the origin."""
     x, y, z = omega
     xx, yy, zz, xy, xz, yz = x * x, y * y, z * z, x * y, x * z, y * z
     return (
@@ -56,7 +56,7 @@ def spin_matrix(omega: Vector3, alpha: Vector3) -> Matrix3:
 
 
 def axial(k: Matrix3, s: inertia.Symmetric3) -> Vector3:
-    """The integral of r x (K r) dm for a body with the second moment s."""
+    """Return the integral of r x (K r) dm for a body with the second moment s."""
     xx, xy, xz, yy, yz, zz = s
     x, y, z = k
     return (
@@ -67,7 +67,7 @@ def axial(k: Matrix3, s: inertia.Symmetric3) -> Vector3:
 
 
 def body_forces(state: State, a: Sequence[Scalar]) -> list[Spatial]:
-    """The force each body needs to move as the coordinates say, less what acts on it from outside; its own frame."""
+    """Return the force each body needs to move as the coordinates say, less external forces, in its own frame."""
     robot, forces = state.robot, []
     for body, (omega, alpha, acceleration) in enumerate(body_motions(state, a)):
         k = spin_matrix(omega, alpha)
@@ -80,7 +80,7 @@ def body_forces(state: State, a: Sequence[Scalar]) -> list[Spatial]:
 
 
 def joint_forces(state: State, forces: list[Spatial]) -> list[Scalar]:
-    """The generalized forces that hold up given forces on the bodies: Jᵀ f."""
+    """Return the generalized forces that hold up given forces on the bodies: Jᵀ f."""
     robot = state.robot
     tau: list[Scalar] = [0.0] * robot.nv
     total = list(forces)
@@ -94,33 +94,33 @@ def joint_forces(state: State, forces: list[Spatial]) -> list[Scalar]:
 
 
 def inverse_dynamics(state: State, a: Sequence[Scalar]) -> list[Scalar]:
-    """The generalized forces for the accelerations `a`."""
+    """Return the generalized forces for the accelerations `a`."""
     tau = joint_forces(state, body_forces(state, a))
     return [t + m * x for t, m, x in zip(tau, state.robot.numbers("armature"), a, strict=True)]
 
 
 def less_passive(state: State, tau: Sequence[Scalar]) -> list[Scalar]:
-    """What is left to be done of `tau` when the joints' own springs, damping and friction do their part."""
+    """Return what is left to be done of `tau` when the joints' own springs, damping and friction do their part."""
     return [t - p for t, p in zip(tau, passive_forces_of(state), strict=True)]
 
 
 @quantity("rnea", "q", "v", "a")
 def rnea_of(state: State, passive: bool = False) -> list[Scalar]:
-    """`rnea` over scalars."""
+    """Compute `rnea` over scalars."""
     tau = inverse_dynamics(state, state.a)
     return less_passive(state, tau) if passive else tau
 
 
 @quantity("bias_forces", "q", "v")
 def bias_forces_of(state: State, passive: bool = False) -> list[Scalar]:
-    """`bias_forces` over scalars."""
+    """Compute `bias_forces` over scalars."""
     tau = inverse_dynamics(state, [0.0] * state.robot.nv)
     return less_passive(state, tau) if passive else tau
 
 
 @quantity("gravity_forces", "q")
 def gravity_forces_of(state: State) -> list[Scalar]:
-    """`gravity_forces` over scalars."""
+    """Compute `gravity_forces` over scalars."""
     zeros = [0.0] * state.robot.nv
     return inverse_dynamics(State(state.robot, state.q, zeros), zeros)
 
@@ -136,7 +136,7 @@ def rnea(
     reference: Reference = "local",
     passive: bool = False,
 ) -> Array:
-    """Inverse dynamics: the generalized forces that give the accelerations `a`.
+    """Compute inverse dynamics: the generalized forces that give the accelerations `a`.
 
     Args:
         model: the robot.
@@ -165,7 +165,7 @@ def bias_forces(
     reference: Reference = "local",
     passive: bool = False,
 ) -> Array:
-    """Coriolis, centrifugal and gravity forces: `rnea` with a = 0.
+    """Return Coriolis, centrifugal and gravity forces: `rnea` with a = 0.
 
     Returns:
         (..., nv); the arguments are those of `rnea`.
@@ -174,7 +174,7 @@ def bias_forces(
 
 
 def gravity_forces(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
-    """The generalized forces that hold the robot still against gravity.
+    """Return the generalized forces that hold the robot still against gravity.
 
     Returns:
         (..., nv); the arguments are those of `rnea`.

@@ -33,17 +33,17 @@ class Robot:
         self.nv = model.nv
 
     def numbers(self, name: str) -> Any:
-        """A parameter's values: those passed as `params`, else the model's."""
+        """Return a parameter's values: those passed as `params`, else the model's."""
         return self.params[name] if name in self.params else parameters.numbers(self.model, parameters.named(name))
 
     @cached_property
     def mass(self) -> list[Scalar]:
-        """Mass of each body."""
+        """Return mass of each body."""
         return list(self.numbers("mass"))
 
     @cached_property
     def regrouped(self) -> list[MassMoments]:
-        """Mass moments that give the same dynamics as those of the bodies, with less work; see `regroup`.
+        """Return mass moments that give the same dynamics as those of the bodies, with less work; see `regroup`.
 
         A body's own mass is in `mass`: of what is here, only sums over whole trees are those of the robot.
         """
@@ -53,35 +53,35 @@ class Robot:
 
     @cached_property
     def regrouped_inertias(self) -> list[tuple[Scalar, Vector3, Symmetric3]]:
-        """`regrouped` as mass, first moment, and rotational inertia about the frame's origin."""
+        """Compute `regrouped` as mass, first moment, and rotational inertia about the frame's origin."""
         return [(moments.mass, moments.first, moments.rotational_inertia) for moments in self.regrouped]
 
     @cached_property
     def placements(self) -> list[Transform]:
-        """Of each body's joint in the parent's frame."""
+        """Return the placement of each body's joint in the parent's frame."""
         placements = [(body.position, body.rotation) for body in self.model.bodies]
         return self._placed("joint", placements)
 
     @cached_property
     def frames(self) -> list[Transform]:
-        """Of each frame on its body."""
+        """Return the placement of each frame on its body."""
         placements = [(frame.position, frame.rotation) for frame in self.model.frames]
         return self._placed("frame", placements)
 
     @cached_property
     def geometries(self) -> list[Transform]:
-        """Of each collision shape on its body."""
+        """Return the placement of each collision shape on its body."""
         placements = [(geometry.position, geometry.rotation) for geometry in self.model.geometries]
         return self._placed("geometry", placements)
 
     @cached_property
     def gravity(self) -> Vector3:
-        """Acceleration of free fall in world axes."""
+        """Return acceleration of free fall in world axes."""
         return vector.vector3(self.numbers("gravity"))
 
     @cached_property
     def subspaces(self) -> list[list[tuple[int, Spatial]]]:
-        """For each body, its joint's directions of motion in the body's frame, each with its place in v.
+        """Return for each body its joint's directions of motion in the body's frame, each with its index in v.
 
         A joint that follows another moves along the other's coordinate, scaled by the ratio of the two.
         """
@@ -93,11 +93,11 @@ class Robot:
 
     @cached_property
     def coupled(self) -> bool:
-        """Whether one coordinate moves several joints, so that recursions over joints alone do not apply."""
+        """Return whether one coordinate moves several joints, so that recursions over joints alone do not apply."""
         return any(joint.mimic for joint in self.model.joints)
 
     def ancestors(self, body: int) -> list[int]:
-        """The body and what it hangs on, up to the root; none for the world."""
+        """Return the body and what it hangs on, up to the root; none for the world."""
         path = []
         while body != WORLD:
             path.append(body)
@@ -105,7 +105,7 @@ class Robot:
         return path
 
     def joint(self, body: int) -> Joint:
-        """The joint that moves a body."""
+        """Return the joint that moves a body."""
         return self.model.joints[body]
 
     def _placed(self, name: str, defaults: list[tuple[Vector3, Matrix3]]) -> list[Transform]:
@@ -119,7 +119,7 @@ class Robot:
 
 
 def regroup(model: Model, moments: Sequence[MassMoments], placements: Sequence[Transform]) -> list[MassMoments]:
-    """Mass moments of the bodies, with what lies on the axis of a joint that turns given to the parent.
+    """Return mass moments of the bodies, with what lies on the axis of a joint that turns given to the parent.
 
     It moves alike whether the child has it or the parent, so dynamics stay the same, and zeros are left behind (Khalil
     and Gautier, Modeling, Identification and Control of Robots, chapter 9). Only numbers that are known now are moved.

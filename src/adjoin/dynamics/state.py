@@ -89,12 +89,12 @@ class State:
 
     @cached_property
     def a(self) -> list[Scalar]:
-        """Accelerations dv/dt, nv scalars."""
+        """Return accelerations dv/dt, nv scalars."""
         return self._input("a")
 
     @cached_property
     def tau(self) -> list[Scalar]:
-        """Generalized forces, nv scalars."""
+        """Return generalized forces, nv scalars."""
         return self._input("tau")
 
     def _input(self, name: str) -> list[Scalar]:
@@ -105,7 +105,7 @@ class State:
 
     @cached_property
     def transforms(self) -> list[Transform]:
-        """Of each body in its parent."""
+        """Return the pose of each body in its parent."""
         transforms = []
         for body, placement in enumerate(self.robot.placements):
             joint = self.robot.joint(body)
@@ -115,17 +115,17 @@ class State:
 
     @cached_property
     def poses(self) -> list[Transform]:
-        """Of each body in the world."""
+        """Return the pose of each body in the world."""
         return self.outward(IDENTITY_TRANSFORM, lambda body, parent: transform_multiply(parent, self.transforms[body]))
 
     @cached_property
     def joint_velocities(self) -> list[Spatial]:
-        """Of each body against its parent, in the body's frame."""
+        """Return the velocity of each body relative to its parent, in the body's frame."""
         return [self.joint_motion(body, self.v) for body in range(self.robot.count)]
 
     @cached_property
     def velocities(self) -> list[Spatial]:
-        """Spatial velocity of each body, in its own frame."""
+        """Return spatial velocity of each body, in its own frame."""
 
         def step(body: int, parent: Spatial) -> Spatial:
             return spatial_add(motion_to_child(self.transforms[body], parent), self.joint_velocities[body])
@@ -134,7 +134,7 @@ class State:
 
     @cached_property
     def accelerations(self) -> list[Spatial]:
-        """Spatial acceleration of each body, in its own frame; without gravity."""
+        """Return spatial acceleration of each body, in its own frame; without gravity."""
 
         def step(body: int, parent: Spatial) -> Spatial:
             moved = spatial_add(motion_to_child(self.transforms[body], parent), self.joint_motion(body, self.a))
@@ -144,7 +144,7 @@ class State:
 
     @cached_property
     def external_forces(self) -> list[Spatial]:
-        """The external force on each body, in its own frame."""
+        """Return the external force on each body, in its own frame."""
         forces: list[Spatial] = [ZERO_SPATIAL] * self.robot.count
         for force in self.external:
             body, placement = force.body, force.placement
@@ -163,13 +163,13 @@ class State:
         return forces
 
     def coordinates(self, body: int) -> list[Scalar]:
-        """The part of q that a body's joint has or follows, as the joint itself counts it."""
+        """Return the part of q that a body's joint has or follows, as the joint itself counts it."""
         at = self.robot.model.coordinates[body]
         q = self.q[at.q_slice]
         return [at.multiplier * x + at.offset for x in q] if self.robot.joint(body).mimic else q
 
     def joint_motion(self, body: int, rates: Sequence[Scalar]) -> Spatial:
-        """The motion of a body against its parent for given rates of the coordinates, in the body's frame."""
+        """Return the motion of a body against its parent for given rates of the coordinates, in the body's frame."""
         total = ZERO_SPATIAL
         for dof, (angular, linear) in self.robot.subspaces[body]:
             rate = rates[dof]
@@ -177,16 +177,16 @@ class State:
         return total
 
     def frame_pose(self, frame: int) -> Transform:
-        """Of a frame in the world."""
+        """Return the pose of a frame in the world."""
         body = self.robot.model.frames[frame].body
         return transform_multiply(self.pose(body), self.robot.frames[frame])
 
     def pose(self, body: int) -> Transform:
-        """Of a body in the world, or of the world itself."""
+        """Return the pose of a body in the world, or of the world itself."""
         return IDENTITY_TRANSFORM if body == WORLD else self.poses[body]
 
     def outward(self, root: Value, step: Callable[[int, Value], Value]) -> list[Value]:
-        """Values from the root to the tips: `step(body, value of its parent)`."""
+        """Return values from the root to the tips: `step(body, value of its parent)`."""
         values: list[Value] = []
         for body, parent in enumerate(self.robot.parents):
             values.append(step(body, root if parent == WORLD else values[parent]))

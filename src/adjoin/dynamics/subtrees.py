@@ -38,7 +38,7 @@ class MovingMoments(NamedTuple):
 
 
 def add_moments(a: MovingMoments, b: MovingMoments) -> MovingMoments:
-    """The moments of two bodies together."""
+    """Return the moments of two bodies together."""
     return MovingMoments(
         a.mass + b.mass,
         vector.add(a.first, b.first),
@@ -49,7 +49,7 @@ def add_moments(a: MovingMoments, b: MovingMoments) -> MovingMoments:
 
 
 def shift_moments(offset: Vector3, a: MovingMoments) -> MovingMoments:
-    """The same moments about another origin, from which the old one is at `offset`."""
+    """Return the same moments about another origin, from which the old one is at `offset`."""
     moved = vector.scale(a.mass, offset)
     middle = vector.add(a.first, vector.scale(0.5, moved))
     x, y, z = offset
@@ -65,27 +65,27 @@ def shift_moments(offset: Vector3, a: MovingMoments) -> MovingMoments:
 
 
 def outer(a: Vector3, b: Vector3) -> Matrix3:
-    """a bᵀ."""
+    """Return a bᵀ."""
     return (vector.scale(a[0], b), vector.scale(a[1], b), vector.scale(a[2], b))
 
 
 def matrix_add(a: Matrix3, b: Matrix3) -> Matrix3:
-    """a + b."""
+    """Return a + b."""
     return (vector.add(a[0], b[0]), vector.add(a[1], b[1]), vector.add(a[2], b[2]))
 
 
 def scaled(factor: Scalar, m: Spatial) -> Spatial:
-    """A multiple of a motion or a force."""
+    """Return a multiple of a motion or a force."""
     return vector.scale(factor, m[0]), vector.scale(factor, m[1])
 
 
 def motion_at(offset: Vector3, m: Spatial) -> Spatial:
-    """A motion about the origin that is at `offset`."""
+    """Return a motion about the origin that is at `offset`."""
     return m[0], vector.add(m[1], vector.cross(m[0], offset))
 
 
 def force_from(offset: Vector3, f: Spatial) -> Spatial:
-    """A force that is given about the origin at `offset`."""
+    """Return a force that is given about the origin at `offset`."""
     return vector.add(f[0], vector.cross(offset, f[1])), f[1]
 
 
@@ -104,17 +104,17 @@ class Operators:
         )
 
     def I(self, m: Spatial) -> Spatial:  # noqa: E743
-        """The momentum of a motion."""
+        """Return the momentum of a motion."""
         angular, linear = m
         moment = vector.add(vector.apply(self.about, angular), vector.cross(self.first, linear))
         return moment, vector.subtract(vector.scale(self.mass, linear), vector.cross(self.first, angular))
 
     def B(self, angular: Vector3) -> Spatial:
-        """The Coriolis force of a motion with this angular part."""
+        """Return the Coriolis force of a motion with this angular part."""
         return vector.apply(self.turning, angular), vector.cross(angular, self.momentum)
 
     def B_transposed(self, m: Spatial) -> Vector3:
-        """The vector w with w . mu = m . B (mu, nu)."""
+        """Return the vector w with w . mu = m . B (mu, nu)."""
         return vector.add(vector.apply_transposed(self.turning, m[0]), vector.cross(self.momentum, m[1]))
 
 
@@ -132,7 +132,7 @@ class Subtrees:
 
     @cached_property
     def rotations(self) -> list[Matrix3]:
-        """Of each body against the root of its tree."""
+        """Return the rotation of each body relative to the root of its tree."""
 
         def step(body: int, parent: Matrix3) -> Matrix3:
             root = self.robot.parents[body] == WORLD
@@ -142,20 +142,20 @@ class Subtrees:
 
     @cached_property
     def offsets(self) -> list[Vector3]:
-        """Of each body's origin from its parent's; of roots, none."""
+        """Return the offset of each body's origin from its parent's; roots have none."""
         places = zip(self.robot.parents, self.state.transforms, strict=True)
         return [ZERO if p == WORLD else vector.apply(self.rotations[p], x[1]) for p, x in places]
 
     @cached_property
     def directions(self) -> list[list[tuple[int, Spatial]]]:
-        """S: a joint's directions of motion, each with its place in v."""
+        """Return S: a joint's directions of motion, each with its place in v."""
         turned = []
         for turn, directions in zip(self.rotations, self.robot.subspaces, strict=True):
             turned.append([(dof, (vector.apply(turn, s[0]), vector.apply(turn, s[1]))) for dof, s in directions])
         return turned
 
     def joint_motion(self, body: int, rates: Sequence[Scalar]) -> Spatial:
-        """The motion of a body against its parent for given rates of the coordinates."""
+        """Return the motion of a body against its parent for given rates of the coordinates."""
         motion = ZERO_SPATIAL
         for dof, s in self.directions[body]:
             motion = spatial_add(motion, scaled(rates[dof], s))
@@ -164,13 +164,13 @@ class Subtrees:
     def carried(
         self, values: Sequence[Spatial], root: Callable[[int], Spatial] = lambda body: ZERO_SPATIAL
     ) -> list[Spatial]:
-        """For each body, its parent's value of these motions; `root` gives the world's."""
+        """Return for each body its parent's value of these motions; `root` is the world's."""
         pairs = enumerate(zip(self.robot.parents, self.offsets, strict=True))
         return [root(body) if p == WORLD else motion_at(offset, values[p]) for body, (p, offset) in pairs]
 
     @cached_property
     def velocities(self) -> list[Spatial]:
-        """Of each body."""
+        """Return the spatial velocity of each body."""
 
         def step(body: int, parent: Spatial) -> Spatial:
             return spatial_add(motion_at(self.offsets[body], parent), self.joint_motion(body, self.v))
@@ -179,12 +179,12 @@ class Subtrees:
 
     @cached_property
     def carried_rates(self) -> list[list[Spatial]]:
-        """How the directions of each joint change by the motion of the parent: its velocity x S."""
+        """Return how the directions of each joint change by the motion of the parent: its velocity x S."""
         pairs = zip(self.carried(self.velocities), self.directions, strict=True)
         return [[motion_cross_motion(velocity, s) for _, s in directions] for velocity, directions in pairs]
 
     def rates(self, share: float) -> list[list[Spatial]]:
-        """How the directions of each joint change by the motion of the parent, and by a share of the joint's own."""
+        """Return how each joint's directions change by the motion of the parent, and by a share of the joint's own."""
         rates = []
         for body, (directions, carried) in enumerate(zip(self.directions, self.carried_rates, strict=True)):
             if len(directions) > 1:
@@ -198,7 +198,7 @@ class Subtrees:
 
     @cached_property
     def bodies(self) -> list[MovingMoments]:
-        """Moments of each body alone."""
+        """Return moments of each body alone."""
         robot, bodies = self.robot, []
         for body, (turn, (omega, velocity)) in enumerate(zip(self.rotations, self.velocities, strict=True)):
             mass, first, second = robot.regrouped[body]
@@ -210,12 +210,12 @@ class Subtrees:
 
     @cached_property
     def alone(self) -> list[Operators]:
-        """Of each body alone."""
+        """Return the operators of each body alone."""
         return [Operators(moments) for moments in self.bodies]
 
     @cached_property
     def operators(self) -> list[Operators]:
-        """Of each body and all that it carries."""
+        """Return the operators of each body and all that it carries."""
         return [Operators(moments) for moments in self.subtree_sums(self.bodies, add_moments, shift_moments)]
 
     def subtree_sums(
@@ -224,7 +224,7 @@ class Subtrees:
         add: Callable[[Value, Value], Value],
         shift: Callable[[Vector3, Value], Value],
     ) -> list[Value]:
-        """Sums over each body and all that it carries."""
+        """Return sums over each body and all that it carries."""
         totals = list(values)
         for body in reversed(range(self.robot.count)):
             parent = self.robot.parents[body]
@@ -233,7 +233,7 @@ class Subtrees:
         return totals
 
     def lifted(self, body: int, force: Spatial) -> list[Spatial]:
-        """A force on a body, about the origins of the body and of those that carry it, in the order of `paths`."""
+        """Return a force on a body about the origins of the body and its ancestors, in the order of `paths`."""
         forces = [force]
         for other in self.paths[body][:-1]:
             forces.append(force_from(self.offsets[other], forces[-1]))
@@ -241,18 +241,18 @@ class Subtrees:
 
     @cached_property
     def momenta(self) -> list[list[list[Spatial]]]:
-        """For each direction, I S of all that it moves, lifted."""
+        """Return I S of all that each direction moves, lifted."""
         pairs = enumerate(zip(self.operators, self.directions, strict=True))
         return [[self.lifted(body, operators.I(s)) for _, s in directions] for body, (operators, directions) in pairs]
 
     @cached_property
     def B_transposed(self) -> list[list[Vector3]]:
-        """For each direction, Bᵀ S of all that it moves."""
+        """Return Bᵀ S of all that each direction moves."""
         pairs = zip(self.operators, self.directions, strict=True)
         return [[operators.B_transposed(s) for _, s in directions] for operators, directions in pairs]
 
     def matrix(self) -> tuple[Rows, Enter]:
-        """A matrix of zeros, nv by nv, and a function that adds to its entries."""
+        """Return a matrix of zeros, nv by nv, and a function that adds to its entries."""
         rows: Rows = [[0.0] * self.robot.nv for _ in range(self.robot.nv)]
 
         def enter(row: int, column: int, value: Scalar) -> None:
@@ -261,7 +261,7 @@ class Subtrees:
         return rows, enter
 
     def inertia(self) -> Rows:
-        """The joint-space inertia matrix, without armature."""
+        """Return the joint-space inertia matrix, without armature."""
         matrix, enter = self.matrix()
         for body, directions in enumerate(self.directions):
             for k, (row, _) in enumerate(directions):
@@ -274,7 +274,7 @@ class Subtrees:
         return matrix
 
     def coriolis(self, rates: list[list[Spatial]]) -> Rows:
-        """The matrix of entries S_i . (B S_j + I S'_j), B and I of what both move, for given rates S'."""
+        """Return the matrix of entries S_i . (B S_j + I S'_j), B and I of what both move, for given rates S'."""
         matrix, enter = self.matrix()
         for body, operators in enumerate(self.operators):
             for k, (dof, s) in enumerate(self.directions[body]):

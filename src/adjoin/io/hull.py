@@ -15,7 +15,7 @@ _CHUNK = 1 << 14
 
 @cache
 def directions() -> np.ndarray:
-    """The unit vectors (3, 128): axes, diagonals of the cube, and a Fibonacci lattice (Gonzalez 2010)."""
+    """Return the unit vectors (3, 128): axes, diagonals of the cube, and a Fibonacci lattice (Gonzalez 2010)."""
     axes = np.concatenate([np.eye(3), -np.eye(3)])
     diagonals = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) / np.sqrt(3)
     count = DIRECTIONS - len(axes) - len(diagonals)
@@ -28,7 +28,7 @@ def directions() -> np.ndarray:
 
 
 def convex_hull(points: np.ndarray) -> np.ndarray:
-    """Vertices of the convex hull of a cloud, a subset of its points.
+    """Return vertices of the convex hull of a cloud, a subset of its points.
 
     Args:
         points: (n, 3), finite, n >= 1.

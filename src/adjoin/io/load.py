@@ -106,7 +106,7 @@ def load(
 def open_source(
     source: str | os.PathLike[str] | bytes, folder: str | os.PathLike[str] | None
 ) -> tuple[bytes, str, Path | None, str | None]:
-    """The bytes, what to call them, the folder they are in, and their encoding where it is known."""
+    """Return the bytes, what to call them, the folder they are in, and their encoding where it is known."""
     home = None if folder is None else Path(folder)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), TEXT, home, None

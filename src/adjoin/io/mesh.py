@@ -50,7 +50,7 @@ class Surface:
 
 
 def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option] = ()) -> list[Surface]:
-    """The surfaces of a mesh file, with at least one vertex among them.
+    """Return the surfaces of a mesh file, with at least one vertex among them.
 
     Args:
         data: the file.
@@ -85,7 +85,7 @@ class _Refused(ModelError):
 
 
 def _checked(surfaces: Iterable[Surface]) -> list[Surface]:
-    """Surfaces whose vertices are finite and not too many."""
+    """Return surfaces whose vertices are finite and not too many."""
     checked: list[Surface] = []
     count = 0
     for surface in surfaces:
@@ -137,7 +137,7 @@ def _trimesh(data: bytes, kind: str, **options: bool) -> Iterator[Surface]:
 
 
 def _three_numbers(data: bytes, key: bytes) -> bytes:
-    """A text in which every vertex begins its line, and has three numbers and no more."""
+    """Return a text in which every vertex begins its line, and has three numbers and no more."""
     bad = re.search(rb"(?m)^[ \t]*%b[ \t](?![ \t]*%b(?:[ \t\r]|$))([^\r\n]*)" % (key, _THREE), data)
     if bad is not None:
         number, text = data.count(b"\n", 0, bad.start()) + 1, bad[1][:40].decode("latin-1").strip()
@@ -178,7 +178,7 @@ def _refuse(*_: Any) -> None:
 def _placed(
     collada: Any, nodes: Iterable[Any], place: np.ndarray, visited: list[int]
 ) -> Iterator[tuple[Any, np.ndarray]]:
-    """The geometries of a scene, and where they are, (4, 4); nodes may stand in it many times over."""
+    """Return the geometries of a scene, and where they are, (4, 4); nodes may stand in it many times over."""
     for node in nodes:
         visited[0] += 1
         if visited[0] > MAX_NODES:
@@ -190,7 +190,7 @@ def _placed(
 
 
 def _color(effect: Any) -> Color | None:
-    """The plain color of an effect; pycollada makes black of a texture that is missing."""
+    """Return the plain color of an effect; pycollada makes black of a texture that is missing."""
     if effect.xmlnode.find(".//{*}diffuse/{*}color") is None:
         return None
     red, green, blue = (int(min(max(255.0 * x, 0.0), 255.0)) for x in effect.diffuse[:3])

@@ -58,7 +58,7 @@ class UnsupportedError(ModelError):
         self.parts = tuple(parts)
 
     def split(self) -> "list[UnsupportedError]":
-        """One error for each part."""
+        """Return one error for each part."""
         where = Location(self.file, self.line)
         return [UnsupportedError(f"not supported: {part}", [part], where) for part in self.parts]
 
@@ -356,7 +356,7 @@ class _Reader:
 
 
 def _back(joint: Joint, reference: float) -> Transform:
-    """The motion that undoes MuJoCo's reference position: the joint turns or slides by qpos - ref."""
+    """Return the motion that undoes MuJoCo's reference position: the joint turns or slides by qpos - ref."""
     if joint.type.nq != 1 or not reference:
         return IDENTITY, ZERO
     rotation, position = joint.type.transform(joint, [-reference])

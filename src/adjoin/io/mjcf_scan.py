@@ -46,7 +46,7 @@ class Scanned:
     lines: list[Location]
 
     def error(self, message: str, where: Location) -> ModelError:
-        """The error that MuJoCo's compiler reports, at its place in the original files.
+        """Return the error that MuJoCo's compiler reports, at its place in the original files.
 
         Args:
             message: of the compiler, with numbers of lines in `text`.

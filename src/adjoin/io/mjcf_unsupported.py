@@ -19,7 +19,7 @@ _DISABLED = {
 
 
 def find(mujoco: Any, m: Any) -> list[str]:
-    """The unsupported parts, each as a few words with names; empty if there are none."""
+    """Return the unsupported parts, each as a few words with names; empty if there are none."""
     out: list[str] = []
 
     def names(kind: str, indices: Iterable[int]) -> str:
@@ -86,13 +86,13 @@ def _joints(mujoco: Any, m: Any, add: Any) -> None:
 
 
 def _nonzero_rows(m: Any, name: str) -> list[int]:
-    """Indices whose entry is not zero, in a field that older versions of MuJoCo may not have."""
+    """Return indices whose entry is not zero, in a field that older versions of MuJoCo may not have."""
     values = getattr(m, name, ())
     return [index for index, row in enumerate(values) if np.any(row)]
 
 
 def actuator(mujoco: Any, m: Any, i: int) -> str | None:
-    """Why an actuator is not supported, or None if it is."""
+    """Return why an actuator is not supported, or None if it is."""
     drive = int(m.actuator_trntype[i])
     on_joint = int(mujoco.mjtTrn.mjTRN_JOINT)
     in_parent = int(mujoco.mjtTrn.mjTRN_JOINTINPARENT)

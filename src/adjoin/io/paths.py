@@ -36,7 +36,7 @@ class Files:
     def resolve(
         self, address: str, element: Element, folder: Path | None = None, options: Sequence[Option] = ()
     ) -> Path:
-        """The existing file that an address in the robot file means.
+        """Return the existing file that an address in the robot file means.
 
         Args:
             address: a relative path, or package://name/path.
@@ -66,7 +66,7 @@ class Files:
         return self._inside(base / address.replace("\\", "/"), roots, address, element, options)
 
     def read(self, path: Path, element: Element, limit: int = MAX_FILE_BYTES) -> bytes:
-        """The bytes of a file that `resolve` gave."""
+        """Return the bytes of a file that `resolve` gave."""
         try:
             size = path.stat().st_size
             if size > limit:

@@ -42,7 +42,7 @@ class FileProblems:
     _seen: dict[str, AdjoinError] = field(default_factory=dict)
 
     def add(self, error: AdjoinError) -> bool:
-        """Note an error; whether it is a new one."""
+        """Add an error, and return whether it is a new one."""
         before = len(self._seen)
         for part in error.split() if isinstance(error, mjcf.UnsupportedError) else [error]:
             self._seen.setdefault(str(part), part)
@@ -89,7 +89,7 @@ def _look(problems: FileProblems, path: str, options: dict[str, Any]) -> None:
 
 
 def _tried(problems: FileProblems, read: Callable[..., Result], options: dict[str, Any]) -> Result | None:
-    """What a reader returns, with the options that its errors name; None where none of them helps."""
+    """Return what a reader returns, with the options that its errors name; None where none of them helps."""
     while True:
         try:
             with warnings.catch_warnings():
@@ -104,7 +104,7 @@ def _tried(problems: FileProblems, read: Callable[..., Result], options: dict[st
 
 
 def _with(options: dict[str, Any], more: list[Option]) -> dict[str, Any]:
-    """The options of a call, and more of them; those that are collections are joined."""
+    """Return the options of a call, and more of them; those that are collections are joined."""
     joined = dict(options)
     for name, value, _ in more:
         if isinstance(value, tuple):
@@ -114,7 +114,7 @@ def _with(options: dict[str, Any], more: list[Option]) -> dict[str, Any]:
 
 
 def _urdf(problems: FileProblems, root: Element, read: Callable[[Element], Description | None]) -> Description | None:
-    """The robot, as far as it can be read."""
+    """Return the robot, as far as it can be read."""
     if read(replace(root, children=[])) is None:
         root = replace(root, attributes={**root.attributes, "name": "robot"})
 
@@ -140,7 +140,7 @@ def _urdf(problems: FileProblems, root: Element, read: Callable[[Element], Descr
 
 
 def _readable(child: Element, reads: Callable[[Element], bool]) -> Element:
-    """What can be read of a link, part by part; of a joint, which links it connects."""
+    """Return what can be read of a link, part by part; of a joint, which links it connects."""
     if child.tag == "link":
         parts = [part for part in child.children if reads(replace(child, children=[part]))]
         inertial = [part for part in parts if part.tag == "inertial"]
@@ -166,7 +166,7 @@ def _assemble(problems: FileProblems, description: Description, options: dict[st
 
 
 def _mend(problems: FileProblems, description: Description, error: ModelError) -> bool:
-    """Repair or remove what an error is about; whether that was possible."""
+    """Repair or remove what an error is about, and return whether that was possible."""
     if isinstance(error, DisconnectedError):
         children = {edge.child for edge in description.joints}
         first, *others = [link for link in description.links if link.name not in children]
@@ -186,7 +186,7 @@ def _mend(problems: FileProblems, description: Description, error: ModelError) -
 
 
 def _removed(parts: list[Any], line: int) -> bool:
-    """Remove what stands on a line; whether there was something."""
+    """Remove what is on a line, and return whether there was something."""
     left = [part for part in parts if part.where.line != line]
     changed = len(left) < len(parts)
     parts[:] = left
@@ -199,7 +199,7 @@ def _make_physical(link: LinkDescription) -> None:
 
 
 def _remedy(problems: FileProblems, path: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The first option that each error names, if the file loads with all of them."""
+    """Return the first option that each error names, if the file loads with all of them."""
     helpful = [option for error in problems.errors for option in error.options[:1] if option.name in _FREE]
     try:
         with warnings.catch_warnings():

@@ -61,7 +61,7 @@ def save(model: Model, path: str | Path) -> None:
 
 
 def to_bytes(model: Model) -> bytes:
-    """The file that `save` writes."""
+    """Return the file that `save` writes."""
     tensors: dict[str, np.ndarray] = {"gravity": np.array(model.gravity, dtype=np.float64)}
     structure: dict[str, Any] = {
         "format": FORMAT,
@@ -79,12 +79,12 @@ def to_bytes(model: Model) -> bytes:
 
 
 def is_saved(data: bytes) -> bool:
-    """Whether bytes begin like a safetensors file, with the length of a JSON header; XML never does."""
+    """Return whether bytes begin like a safetensors file, with the length of a JSON header; XML never does."""
     return len(data) >= 9 and data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= max(len(data), 1 << 32)
 
 
 def from_bytes(data: bytes, source: str) -> Model:
-    """The model in a file that `save` wrote.
+    """Return the model in a file that `save` wrote.
 
     Raises:
         ModelError: the file is not one, or what it holds is no model.
@@ -116,7 +116,7 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
 
 
 def _open(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The tensors and the structure in a safetensors file."""
+    """Return the tensors and the structure in a safetensors file."""
     library = needed("safetensors", "save", "loading a saved model")
     try:
         entries = dict(library.deserialize(data))

@@ -151,7 +151,7 @@ def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
 
 
 def _distinct(reader: _Reader, name: str) -> str:
-    """The name, or with a number if it is taken: URDF lets collisions share names."""
+    """Return the name, or with a number if it is taken: URDF lets collisions share names."""
     base, candidate = name.removesuffix("/0"), name
     while candidate in reader.shape_names:
         reader.shape_names[name] += 1

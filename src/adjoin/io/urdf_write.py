@@ -20,7 +20,7 @@ _BEYOND = 1e9  # what URDF is told where there is no limit
 
 
 def to_urdf(model: Model, *, header: str = "", shapes: bool = True) -> str:
-    """A model as URDF text.
+    """Return a model as URDF text.
 
     Args:
         model: any model.
@@ -35,12 +35,12 @@ def to_urdf(model: Model, *, header: str = "", shapes: bool = True) -> str:
 
 
 def number(x: float) -> str:
-    """The shortest decimal that reads back as the same float."""
+    """Return the shortest decimal that reads back as the same float."""
     return repr(x + 0.0).removesuffix(".0")
 
 
 def numbers(values: tuple[float, ...]) -> str:
-    """Several of them."""
+    """Return several numbers as text."""
     return " ".join(number(x) for x in values)
 
 
@@ -311,7 +311,7 @@ def _primitive(shape: Geometry) -> list[str]:
 
 
 def _limit(joint: Joint, kind: str, extra: dict[str, str]) -> list[str]:
-    """The <limit> element; what has no limit is told to URDF as a very large one, and to us in the extension."""
+    """Return the <limit> element; what has no limit is told to URDF as a very large one, and to us in the extension."""
     if joint.type.limited == "angle" and joint.upper != math.inf:
         extra["upper"] = number(joint.upper)
     bounded = joint.type.urdf_needs_limit and kind == joint.type.urdf

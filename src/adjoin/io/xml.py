@@ -55,11 +55,11 @@ class Element:
         )
 
     def all(self, tag: str) -> list["Element"]:
-        """Children with this tag."""
+        """Return children with this tag."""
         return [child for child in self.children if child.tag == tag]
 
     def one(self, tag: str) -> "Element | None":
-        """The only child with this tag, or None."""
+        """Return the only child with this tag, or None."""
         elements = self.all(tag)
         if len(elements) > 1:
             elements[1].fail(
@@ -68,12 +68,12 @@ class Element:
         return elements[0] if elements else None
 
     def need(self, tag: str) -> "Element":
-        """The only child with this tag."""
+        """Return the only child with this tag."""
         element = self.one(tag)
         return element if element is not None else self.fail(f"<{tag}> is missing")
 
     def text(self, attribute: str) -> str:
-        """An attribute that must be there and not be empty."""
+        """Return an attribute that must be there and not be empty."""
         value = self.attributes.get(attribute)
         if value is None:
             has = ", ".join(self.attributes)
@@ -85,7 +85,7 @@ class Element:
         return value
 
     def name(self, attribute: str = "name") -> str:
-        """An attribute that names something: printable text without surrounding space."""
+        """Return an attribute that names something: printable text without surrounding space."""
         value = self.text(attribute)
         if len(value) > MAX_NAME:
             self.fail(f"{attribute} has {len(value)} characters", f"the limit is {MAX_NAME}", field=attribute)
@@ -96,7 +96,7 @@ class Element:
     def numbers(
         self, attribute: str, count: int, default: tuple[float, ...] | None = None, largest: float = MAX_NUMBER
     ) -> tuple[float, ...]:
-        """Exactly `count` finite decimal numbers, separated by space, of magnitude up to `largest`."""
+        """Return exactly `count` finite decimal numbers, separated by space, of magnitude up to `largest`."""
         if attribute not in self.attributes and default is not None:
             return default
         words = self.text(attribute).split()
@@ -107,23 +107,23 @@ class Element:
         return tuple(self._number(attribute, word, largest) for word in words)
 
     def number(self, attribute: str, default: float | None = None, largest: float = MAX_NUMBER) -> float:
-        """One finite decimal number of magnitude up to `largest`."""
+        """Return one finite decimal number of magnitude up to `largest`."""
         return self.numbers(attribute, 1, None if default is None else (default,), largest)[0]
 
     def positive(self, attribute: str) -> float:
-        """One number above zero."""
+        """Return one number above zero."""
         value = self.number(attribute)
         return value if value > 0.0 else self.fail(f"{attribute} is {value:g}", "it must be positive", field=attribute)
 
     def not_negative(self, attribute: str, default: float | None = None, largest: float = MAX_NUMBER) -> float:
-        """One number that is zero or above."""
+        """Return one number that is zero or above."""
         value = self.number(attribute, default, largest)
         return (
             value if value >= 0.0 else self.fail(f"{attribute} is {value:g}", "it must be at least 0", field=attribute)
         )
 
     def integer(self, attribute: str, default: int) -> int:
-        """One whole number from 0 to 2^31 - 1."""
+        """Return one whole number from 0 to 2^31 - 1."""
         value = self.number(attribute, float(default))
         if value != int(value) or not 0 <= value < 2**31:
             self.fail(f"{attribute} is {value:g}", "it must be a whole number from 0 to 2147483647", field=attribute)
@@ -143,7 +143,7 @@ def _short(text: str) -> str:
 
 
 def too_large(where: Location, size: int) -> ModelError:
-    """The error about a document of so many bytes."""
+    """Return the error about a document of so many bytes."""
     return ModelError(f"the file has {size} bytes", where=where, remedy=f"the limit is {MAX_BYTES}")
 
 

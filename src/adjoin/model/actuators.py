@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def with_motors(model: "Model", joints: Iterable[str] | None) -> "Model":
-    """`Model.with_motors`."""
+    """Implement `Model.with_motors`."""
     motors = []
     for name in _driven(model, joints):
         joint = model.joints[model.joint_index(name)]
@@ -25,7 +25,7 @@ def with_motors(model: "Model", joints: Iterable[str] | None) -> "Model":
 def with_servos(
     model: "Model", kp: float | Sequence[float], kd: float | Sequence[float], joints: Iterable[str] | None
 ) -> "Model":
-    """`Model.with_servos`."""
+    """Implement `Model.with_servos`."""
     names = _driven(model, joints)
     gains = [_per_joint("kp", kp, names), _per_joint("kd", kd, names)]
     servos, places = [], []
@@ -42,7 +42,7 @@ def with_servos(
 
 
 def _driven(model: "Model", joints: Iterable[str] | None) -> list[str]:
-    """The joints that are named, or every one of one degree of freedom."""
+    """Return the joints that are named, or every one of one degree of freedom."""
     return [joint.name for joint in model.joints if joint.nv == 1] if joints is None else list(joints)
 
 

@@ -114,7 +114,7 @@ def assemble(
 
 
 def _locked(description: Description, lock: dict[str, float | Sequence[float]]) -> list[JointDescription]:
-    """The joints, those to lock made welds at their value, and those that mimic them too."""
+    """Return the joints, those to lock made welds at their value, and those that mimic them too."""
     moving = {edge.name: edge.joint for edge in description.joints if edge.joint is not None}
     for name in lock:
         if name not in moving:
@@ -160,7 +160,7 @@ def _lock_value(where: Location, joint: Joint, lock: float | Sequence[float]) ->
 
 
 def joint_pose(joint: Joint, q: Sequence[float]) -> Transform:
-    """Where the body's frame is in the joint's placement, in floats: quaternions normalized, right angles exact."""
+    """Return the pose of the body's frame in the joint's placement, with unit quaternions and exact right angles."""
     if joint.type.has_quaternion:
         q = [*q[:-4], *quaternion_normalize((q[-4], q[-3], q[-2], q[-1]))]
     rotation, position = joint.type.transform(joint, q)
@@ -170,7 +170,7 @@ def joint_pose(joint: Joint, q: Sequence[float]) -> Transform:
 def _build(
     description: Description, bodies: list[Body], frames: list[Frame], shapes: list[Geometry], fixture: Fixture
 ) -> Model:
-    """The model, without what refers to links, joints and shapes that were left out."""
+    """Return the model, without what refers to links, joints and shapes that were left out."""
     joints = {body.joint.name for body in bodies}
     names = {frame.name for frame in frames}
     shape_names = {shape.name for shape in shapes}

@@ -27,7 +27,7 @@ def attach(
     rotation: Sequence[float],
     prefix: str,
 ) -> "Model":
-    """`Model.attach`; the world itself if no frame is named."""
+    """Implement `Model.attach`; the world itself if no frame is named."""
     pose = _pose(position, rotation)
     host = WORLD
     if frame is not None:
@@ -95,7 +95,7 @@ def forest(
     *,
     name: str = "world",
 ) -> "Model":
-    """Several models in one world, as one.
+    """Return several models in one world, as one.
 
     Args:
         models: the robots; the key with a slash goes before all their names, as in "left/gripper".
@@ -130,7 +130,7 @@ def forest(
 
 
 def renamed(model: "Model", prefix: str) -> "Model":
-    """The model with a prefix before the names of all its parts."""
+    """Return the model with a prefix before the names of all its parts."""
     if not prefix:
         return model
 
@@ -169,7 +169,7 @@ def _check_names(model: "Model", other: "Model", prefix: str) -> None:
 
 
 def _after_subtree(model: "Model", host: int) -> int:
-    """Where bodies hung on `host` go, so that the order stays depth first."""
+    """Return where bodies hung on `host` go, so that the order stays depth first."""
     if host == WORLD:
         return len(model.bodies)
     inside = {host}
@@ -189,7 +189,7 @@ def _placed(body: Body, is_root: bool, pose: Transform) -> Body:
 
 
 def _extended(key: Keyframe, owner: "Model", bodies: Sequence[Body], actuators: Sequence[Any]) -> Keyframe:
-    """A key frame of one of the models, the other one neutral."""
+    """Return a key frame of one of the models, the other one neutral."""
     at = {joint.name: where for joint, where in zip(owner.joints, owner.coordinates, strict=True)}
     q: list[float] = []
     v: list[float] = []

@@ -15,7 +15,7 @@ class DisconnectedError(ModelError):
 
 
 def check_numbers(description: Description) -> None:
-    """What is to be multiplied and added must stay finite; a reader that is not ours may have let anything through."""
+    """Raise where a number is not finite or is too large to compute with, whatever the reader let through."""
 
     def check(where: Location, subject: Subject, numbers: Iterable[float]) -> None:
         for number in numbers:
@@ -38,7 +38,7 @@ def check_numbers(description: Description) -> None:
 
 
 def check_tree(description: Description) -> str:
-    """Check that links and joints make one tree; the name of its root."""
+    """Check that links and joints form one tree, and return the name of its root."""
     links = _unique("link", description.links)
     _unique("joint", description.joints)
     parents: dict[str, JointDescription] = {}
@@ -92,7 +92,7 @@ def _unique(what: str, items: Iterable[LinkDescription | JointDescription]) -> d
 
 
 def check_mimics(description: Description, bodies: list[Body]) -> None:
-    """Mimic joints lead, without a loop, to joints of one degree of freedom; said here with the place in the file."""
+    """Check that mimic joints lead, without a loop, to joints of one degree of freedom."""
     edges = {edge.name: edge for edge in description.joints}
     joints = {body.joint.name: body.joint for body in bodies}
     for joint in joints.values():

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, tuples as lists, floats without a negative zero."""
+    """Return dataclasses as dictionaries, tuples as lists, floats without a negative zero."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple):
@@ -21,6 +21,6 @@ def plain(value: Any) -> Any:
 
 
 def digest(model: "Model") -> str:
-    """SHA-256 over the canonical JSON of the model; floats are written with all their digits."""
+    """Return the SHA-256 over the canonical JSON of the model; floats are written with all their digits."""
     text = json.dumps(plain(model), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

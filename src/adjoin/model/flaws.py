@@ -42,7 +42,7 @@ def check_names(accept: Collection[str], repair: Collection[str]) -> None:
 
 
 def moments(inertia: Symmetric3) -> tuple[float, float, float]:
-    """Principal moments of inertia, ascending."""
+    """Return principal moments of inertia, ascending."""
     values = np.linalg.eigvalsh(np.array(to_matrix(inertia)))
     values[np.abs(values) < 1e-14 * np.abs(values).max()] = 0.0  # rounding, different on every machine
     a, b, c = values.tolist()
@@ -86,7 +86,7 @@ def check_body(
     accept: Collection[str],
     repair: Collection[str],
 ) -> Symmetric3:
-    """Check a moving body, all its links welded together; the inertia it shall have."""
+    """Check a moving body, with all its links welded together, and return its inertia."""
     links = list(links)
     where, subject = links[0].inertial or links[0].where, Subject("link", name)
     if mass <= 0.0:
@@ -106,7 +106,7 @@ def check_body(
 
 
 def repaired(inertia: Symmetric3) -> Symmetric3:
-    """The nearest inertia that some distribution of mass has.
+    """Return the nearest inertia that some distribution of mass has.
 
     An inertia I is physical if and only if the second moments of mass, trace(I)/2 - I, are positive (Wensing, Kim,
     Slotine 2018, Linear matrix inequalities for physically-consistent inertial parameter identification). Negative ones

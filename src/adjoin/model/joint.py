@@ -73,22 +73,22 @@ class Joint:
 
     @property
     def type(self) -> JointType:
-        """What joints of this kind have in common: sizes, motion, limits."""
+        """Return what joints of this kind have in common: sizes, motion, limits."""
         return JOINT_TYPES[self.kind]
 
     @property
     def turns_about_axis(self) -> bool:
-        """Whether the body turns about the axis through its origin, and moves in no other way."""
+        """Return whether the body turns about the axis through its origin, and moves in no other way."""
         return self.type.directions(self) == ((self.axis, ZERO),)
 
     @property
     def nq(self) -> int:
-        """Numbers of q this joint has of its own: none if it mimics another."""
+        """Return numbers of q this joint has of its own: none if it mimics another."""
         return 0 if self.mimic else self.type.nq
 
     @property
     def nv(self) -> int:
-        """Degrees of freedom this joint has of its own: none if it mimics another."""
+        """Return degrees of freedom this joint has of its own: none if it mimics another."""
         return 0 if self.mimic else self.type.nv
 
 
@@ -112,10 +112,10 @@ class JointCoordinates:
 
     @property
     def q(self) -> int:
-        """Where the leader's part of q begins."""
+        """Return where the leader's part of q begins."""
         return self.q_slice.start
 
     @property
     def v(self) -> int:
-        """Where the leader's part of v begins."""
+        """Return where the leader's part of v begins."""
         return self.v_slice.start

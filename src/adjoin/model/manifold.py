@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def integrate(model: "Model", q: Sequence[Scalar], v: Sequence[Scalar], dt: Scalar = 1.0) -> list[Scalar]:
-    """`Model.integrate` over scalars: nq of them and nv of them in, nq out."""
+    """Implement `Model.integrate` over scalars: nq of them and nv of them in, nq out."""
     moved: list[Scalar] = []
     for joint, at in model.independent_joints:
         moved += joint.type.integrate(q[at.q_slice], [dt * x for x in v[at.v_slice]])
@@ -27,17 +27,17 @@ def integrate(model: "Model", q: Sequence[Scalar], v: Sequence[Scalar], dt: Scal
 
 
 def rate(model: "Model", q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-    """dq/dt over scalars: nq of them and nv of them in, nq out."""
+    """Return dq/dt over scalars: nq of them and nv of them in, nq out."""
     return [x for joint, at in model.independent_joints for x in joint.type.rate(q[at.q_slice], v[at.v_slice])]
 
 
 def difference(model: "Model", q0: Sequence[Scalar], q1: Sequence[Scalar]) -> list[Scalar]:
-    """`Model.difference` over scalars: nq of them twice in, nv out."""
+    """Implement `Model.difference` over scalars: nq of them twice in, nv out."""
     return [x for joint, at in model.independent_joints for x in joint.type.difference(q0[at.q_slice], q1[at.q_slice])]
 
 
 def normalize(model: "Model", q: Sequence[Scalar]) -> list[Scalar]:
-    """`Model.normalize` over scalars: nq of them in, nq out."""
+    """Implement `Model.normalize` over scalars: nq of them in, nq out."""
     return [x for joint, at in model.independent_joints for x in joint.type.normalize(q[at.q_slice])]
 
 
@@ -73,7 +73,7 @@ def random(
     dtype: torch.dtype,
     device: torch.device | str | None,
 ) -> torch.Tensor:
-    """`Model.random`."""
+    """Implement `Model.random`."""
     lower, upper = model.limits()
     sampler = Sampler(batch, generator, dtype, device)
     parts = [

@@ -51,27 +51,27 @@ class Model:
 
     @cached_property
     def nq(self) -> int:
-        """Numbers in a configuration q."""
+        """Return numbers in a configuration q."""
         return sum(body.joint.nq for body in self.bodies)
 
     @cached_property
     def nv(self) -> int:
-        """Degrees of freedom: numbers in a velocity v."""
+        """Return degrees of freedom: numbers in a velocity v."""
         return sum(body.joint.nv for body in self.bodies)
 
     @property
     def nu(self) -> int:
-        """Numbers in a control: one per actuator."""
+        """Return numbers in a control: one per actuator."""
         return len(self.actuators)
 
     @cached_property
     def joints(self) -> tuple[Joint, ...]:
-        """The joint of every body."""
+        """Return the joint of every body."""
         return tuple(body.joint for body in self.bodies)
 
     @cached_property
     def coordinates(self) -> tuple[JointCoordinates, ...]:
-        """Where the joint of every body finds its coordinates."""
+        """Return where the joint of every body finds its coordinates."""
         q = v = 0
         slices: list[tuple[slice, slice]] = []
         for joint in self.joints:
@@ -89,16 +89,16 @@ class Model:
 
     @cached_property
     def independent_joints(self) -> tuple[tuple[Joint, JointCoordinates], ...]:
-        """The joints that have coordinates of their own, which are all but those that mimic others."""
+        """Return the joints that have coordinates of their own, which are all but those that mimic others."""
         return tuple(pair for pair in zip(self.joints, self.coordinates, strict=True) if pair[0].nq)
 
     @cached_property
     def mass(self) -> float:
-        """Mass of everything that moves, kg."""
+        """Return mass of everything that moves, kg."""
         return math.fsum(body.mass for body in self.bodies)
 
     def limits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Least and greatest q, nq numbers each; a joint's range is narrowed by those that mimic it.
+        """Return least and greatest q, nq numbers each; a joint's range is narrowed by those that mimic it.
 
         Raises:
             ModelError: a joint and those that mimic it have no position that all allow.
@@ -122,30 +122,30 @@ class Model:
         return {joint.name: index for index, joint in enumerate(self.joints)}
 
     def body_index(self, name: str) -> int:
-        """Index of a body by name."""
+        """Return index of a body by name."""
         return _find("body", "bodies", name, [body.name for body in self.bodies])
 
     def joint_index(self, name: str) -> int:
-        """Index of a joint by name, which is the index of the body it moves."""
+        """Return index of a joint by name, which is the index of the body it moves."""
         return self._joint_indices[name] if name in self._joint_indices else self._no_joint(name)
 
     def _no_joint(self, name: str) -> NoReturn:
         raise ModelError(unknown_name("joint", "joints", name, self._joint_indices))
 
     def frame_index(self, name: str) -> int:
-        """Index of a frame (a link of the file, or a site) by name."""
+        """Return index of a frame (a link of the file, or a site) by name."""
         return _find("link", "links", name, [frame.name for frame in self.frames])
 
     def geometry_index(self, name: str) -> int:
-        """Index of a collision shape by name."""
+        """Return index of a collision shape by name."""
         return _find("geometry", "geometries", name, [shape.name for shape in self.geometries])
 
     def actuator_index(self, name: str) -> int:
-        """Index of an actuator, which is its place in the control, by name."""
+        """Return index of an actuator, which is its place in the control, by name."""
         return _find("actuator", "actuators", name, [actuator.name for actuator in self.actuators])
 
     def keyframe(self, name: str) -> Keyframe:
-        """A named state."""
+        """Return a named state."""
         return self.keyframes[_find("keyframe", "keyframes", name, [key.name for key in self.keyframes])]
 
     # Configurations
@@ -153,7 +153,7 @@ class Model:
     def neutral(
         self, batch: Sequence[int] = (), *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> torch.Tensor:
-        """The configuration in which every joint is in its placement: zeros and unit quaternions.
+        """Return the configuration in which every joint is in its placement: zeros and unit quaternions.
 
         Zero need not be inside a joint's limits.
 
@@ -176,7 +176,7 @@ class Model:
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> torch.Tensor:
-        """Configurations drawn evenly from inside the limits.
+        """Return configurations drawn evenly from inside the limits.
 
         Without limits, angles are drawn from a full turn, displacements from [-1, 1] m, orientations from all.
 
@@ -192,7 +192,7 @@ class Model:
         return manifold.random(self, tuple(batch), generator, dtype or torch.get_default_dtype(), device)
 
     def integrate(self, q: torch.Tensor, v: torch.Tensor, dt: float | torch.Tensor = 1.0) -> torch.Tensor:
-        """The configuration reached from q by moving with the constant velocity v for the time dt.
+        """Return the configuration reached from q by moving with the constant velocity v for the time dt.
 
         Quaternions come out normalized; angles of continuous joints are not wrapped (see `normalize`).
 
@@ -207,7 +207,7 @@ class Model:
         return manifold.on_tensors(self, manifold.integrate, (q, "q", self.nq), (v, "v", self.nv), dt=dt)
 
     def difference(self, q0: torch.Tensor, q1: torch.Tensor) -> torch.Tensor:
-        """The velocity that leads from q0 to q1 in unit time, the short way round: `integrate(q0, difference)` is q1.
+        """Return the velocity from q0 to q1 in unit time, the short way round: `integrate(q0, difference)` is q1.
 
         Args:
             q0: (..., nq).
@@ -219,7 +219,7 @@ class Model:
         return manifold.on_tensors(self, manifold.difference, (q0, "q0", self.nq), (q1, "q1", self.nq))
 
     def normalize(self, q: torch.Tensor) -> torch.Tensor:
-        """The same configuration with unit quaternions, and with angles of continuous and planar joints in [-pi, pi).
+        """Return q with unit quaternions, and with angles of continuous and planar joints in [-pi, pi).
 
         Args:
             q: (..., nq).
@@ -234,7 +234,7 @@ class Model:
     def parameters(
         self, batch: Sequence[int] = (), *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> dict[str, torch.Tensor]:
-        """Every physical number that a call takes as `params`, by name.
+        """Return every physical number that a call takes as `params`, by name.
 
         `adjoin.model.parameters` lists names, shapes and units.
 
@@ -272,7 +272,7 @@ class Model:
         return parameters.check(self, params, tuple(batch))
 
     def with_parameters(self, params: Mapping[str, object]) -> "Model":
-        """The model with these numbers for its own.
+        """Return the model with these numbers for its own.
 
         Args:
             params: name to one value each, without batch dimensions.
@@ -280,7 +280,7 @@ class Model:
         return parameters.replaced(self, params)
 
     def with_motors(self, joints: Iterable[str] | None = None) -> "Model":
-        """The model with one torque motor on each of the joints, in place of the actuators it had.
+        """Return the model with one torque motor on each of the joints, in place of the actuators it had.
 
         Args:
             joints: names; by default every joint of one degree of freedom that mimics none.
@@ -290,7 +290,7 @@ class Model:
     def with_servos(
         self, kp: float | Sequence[float], kd: float | Sequence[float], joints: Iterable[str] | None = None
     ) -> "Model":
-        """The model with one position servo on each of the joints, in place of the actuators it had.
+        """Return the model with one position servo on each of the joints, in place of the actuators it had.
 
         The control is where each joint is to be; the force kp (control - q) - kd v is bounded by the joint's effort
         limit. The control of a key frame becomes its own configuration.
@@ -313,7 +313,7 @@ class Model:
         rotation: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
         prefix: str = "",
     ) -> "Model":
-        """The model with another one, a tool or a robot, welded to one of its links.
+        """Return the model with another one, a tool or a robot, welded to one of its links.
 
         Args:
             other: what is attached; its world becomes the link. It must not have a floating base.
@@ -328,7 +328,7 @@ class Model:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything in the model, in hexadecimal digits."""
+        """Return the SHA-256 of everything in the model, in hexadecimal digits."""
         return digest.digest(self)
 
     def __eq__(self, other: object) -> bool:

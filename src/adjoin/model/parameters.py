@@ -84,7 +84,7 @@ _INPUTS = {parameter.name: parameter for parameter in PARAMETERS if not paramete
 
 
 def named(name: str) -> Parameter:
-    """The parameter of this name that a call can take.
+    """Return the parameter of this name that a call can take.
 
     Raises:
         InputError: there is none.
@@ -100,17 +100,17 @@ def named(name: str) -> Parameter:
 
 
 def names() -> list[str]:
-    """Names of the parameters that a call can take."""
+    """Return names of the parameters that a call can take."""
     return list(_INPUTS)
 
 
 def find(name: str) -> Parameter | None:
-    """The parameter of this name that a call can take, if there is one."""
+    """Return the parameter of this name that a call can take, if there is one."""
     return _INPUTS.get(name)
 
 
 def shape(model: "Model", parameter: Parameter) -> tuple[int, ...]:
-    """The shape a parameter has for this model, without batch dimensions."""
+    """Return the shape a parameter has for this model, without batch dimensions."""
     if parameter.name == "actuator_gear":
         return (sum(len(actuator.gear) for actuator in model.actuators),)
     counts = {"dofs": model.nv, "configuration": model.nq}
@@ -121,7 +121,7 @@ def shape(model: "Model", parameter: Parameter) -> tuple[int, ...]:
 
 
 def numbers(model: "Model", parameter: Parameter) -> Any:
-    """The model's own values, as nested lists of floats."""
+    """Return the model's own values, as nested lists of floats."""
     field = parameter.field
     if parameter.owner == "world":
         return list(getattr(model, field))
@@ -158,7 +158,7 @@ def _spring_references(model: "Model") -> list[float]:
 
 
 def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | None) -> dict[str, torch.Tensor]:
-    """`Model.parameters`."""
+    """Implement `Model.parameters`."""
     return {
         name: torch.tensor(numbers(model, p), dtype=dtype, device=device).reshape(shape(model, p))
         for name, p in _INPUTS.items()
@@ -166,7 +166,7 @@ def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | No
 
 
 def check(model: "Model", params: Mapping[str, object] | None, batch: tuple[int, ...]) -> dict[str, torch.Tensor]:
-    """`Model.check_parameters`."""
+    """Implement `Model.check_parameters`."""
     checked: dict[str, torch.Tensor] = {}
     for name, value in (params or {}).items():
         checked[name] = check_shape(name, value, shape(model, named(name)), batch)
@@ -197,7 +197,7 @@ def _spell(wanted: tuple[int, ...]) -> str:
 
 
 def replaced(model: "Model", params: Mapping[str, object]) -> "Model":
-    """`Model.with_parameters`."""
+    """Implement `Model.with_parameters`."""
     for name, new in params.items():
         parameter = FIXED[name] if name in FIXED else named(name)
         value = check_shape(name, new, shape(model, parameter), ())

@@ -21,7 +21,7 @@ def _span(start: int, size: int) -> str:
 
 
 def table(model: "Model") -> str:
-    """The table, with a title line above it."""
+    """Return the table, with a title line above it."""
     rows: list[tuple[str, ...]] = [_HEAD]
     for index, (body, where) in enumerate(zip(model.bodies, model.coordinates, strict=True)):
         joint = body.joint

@@ -138,7 +138,7 @@ def _mimics(model: "Model") -> None:
 
 
 def mimic_flaw(joint: Joint, joints: Mapping[str, Joint], described: Container[str] = ()) -> tuple[str, str] | None:
-    """What is wrong with whom a joint mimics.
+    """Return what is wrong with whom a joint mimics.
 
     Args:
         joint: any joint.

@@ -35,7 +35,7 @@ _ATAN = tuple((-1.0) ** k / (2 * k + 1) for k in range(18))
 
 
 def polynomial(coefficients: Sequence[float], x: Scalar) -> Scalar:
-    """sum of coefficients[k] x^k, by Horner's rule."""
+    """Return sum of coefficients[k] x^k, by Horner's rule."""
     value: Scalar = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         value = value * x + c
@@ -47,20 +47,20 @@ def _away_from_zero(square: Scalar, small: Scalar) -> Scalar:
 
 
 def cosine(square: Scalar) -> Scalar:
-    """cos(x), given x^2."""
+    """Return cos(x), given x^2."""
     small = square < SMALL
     return select(small, polynomial(_COS, square), cos(_away_from_zero(square, small)))
 
 
 def sinc(square: Scalar) -> Scalar:
-    """sin(x) / x, given x^2."""
+    """Return sin(x) / x, given x^2."""
     small = square < SMALL
     x = _away_from_zero(square, small)
     return select(small, polynomial(_SINC, square), sin(x) / x)
 
 
 def cosc(square: Scalar) -> Scalar:
-    """(1 - cos(x)) / x^2, given x^2."""
+    """Return (1 - cos(x)) / x^2, given x^2."""
     small = square < SMALL
     x = _away_from_zero(square, small)
     half = sin(0.5 * x) / x
@@ -68,21 +68,21 @@ def cosc(square: Scalar) -> Scalar:
 
 
 def sincc(square: Scalar) -> Scalar:
-    """(x - sin(x)) / x^3, given x^2."""
+    """Return (x - sin(x)) / x^3, given x^2."""
     small = square < SMALL
     x = _away_from_zero(square, small)
     return select(small, polynomial(_SINCC, square), (x - sin(x)) / (x * x * x))
 
 
 def cotc(square: Scalar) -> Scalar:
-    """(1 - x cot(x)) / x^2, given x^2; |x| < pi."""
+    """Return (1 - x cot(x)) / x^2, given x^2; |x| < pi."""
     small = square < SMALL
     x = _away_from_zero(square, small)
     return select(small, polynomial(_COTC, square), (1.0 - x * cos(x) / sin(x)) / (x * x))
 
 
 def cotc_slope(square: Scalar) -> Scalar:
-    """The derivative of `cotc` to x^2."""
+    """Return the derivative of `cotc` to x^2."""
     small = square < SMALL
     value = cotc(square)
     closed = (1.0 - 3.0 * value + square * value * value) / select(small, 1.0, 2.0 * square)
@@ -90,7 +90,7 @@ def cotc_slope(square: Scalar) -> Scalar:
 
 
 def angle_over_sine(sine_squared: Scalar, cosine_: Scalar) -> Scalar:
-    """x / (r sin x) for the angle x in [0, pi/2], given (r sin x)^2 and r cos x with some r > 0.
+    """Return x / (r sin x) for the angle x in [0, pi/2], given (r sin x)^2 and r cos x with some r > 0.
 
     It turns the vector part of a quaternion of any norm r into half a rotation vector.
     """
@@ -102,5 +102,5 @@ def angle_over_sine(sine_squared: Scalar, cosine_: Scalar) -> Scalar:
 
 
 def wrap(angle: Scalar) -> Scalar:
-    """The same angle in [-pi, pi)."""
+    """Return the same angle in [-pi, pi)."""
     return angle - 2 * PI * floor((angle + PI) / (2 * PI))

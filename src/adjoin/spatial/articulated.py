@@ -19,18 +19,18 @@ _PLACES = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
 def from_rigid(mass: Scalar, moment: Vector3, about: Symmetric3) -> Articulated:
-    """Of a rigid body: mass, first moment, and rotational inertia about the origin."""
+    """Return that of a rigid body, from mass, first moment, and rotational inertia about the origin."""
     return about, vector.skew(moment), (mass, 0.0, 0.0, mass, 0.0, mass)
 
 
 def add(a: Articulated, b: Articulated) -> Articulated:
-    """a + b."""
+    """Return a + b."""
     sums = (vector.add(a[1][0], b[1][0]), vector.add(a[1][1], b[1][1]), vector.add(a[1][2], b[1][2]))
     return inertia.symmetric_add(a[0], b[0]), sums, inertia.symmetric_add(a[2], b[2])
 
 
 def apply(i: Articulated, m: Spatial) -> Spatial:
-    """The force of an acceleration."""
+    """Return the force of an acceleration."""
     a, b, c = inertia.to_matrix(i[0]), i[1], inertia.to_matrix(i[2])
     return (
         vector.add(vector.apply(a, m[0]), vector.apply(b, m[1])),
@@ -39,7 +39,7 @@ def apply(i: Articulated, m: Spatial) -> Spatial:
 
 
 def to_parent(x: Transform, i: Articulated) -> Articulated:
-    """An articulated inertia in the child frame, expressed in the parent frame of the transform."""
+    """Return an articulated inertia in the child frame, expressed in the parent frame of the transform."""
     rotation, position = x
     a, m = inertia.rotate(rotation, i[0]), inertia.rotate(rotation, i[2])
     b = vector.multiply(vector.multiply(rotation, i[1]), vector.transpose(rotation))
@@ -53,7 +53,7 @@ def to_parent(x: Transform, i: Articulated) -> Articulated:
 def through_joint(
     inertia_of_child: Articulated, directions: Sequence[Spatial], U: Sequence[Spatial], D: Any, armature: Scalar
 ) -> Articulated:
-    """The articulated inertia that a parent feels through a joint: I - U D⁻¹ Uᵀ.
+    """Return the articulated inertia that a parent feels through a joint: I - U D⁻¹ Uᵀ.
 
     Args:
         inertia_of_child: I.

@@ -15,27 +15,27 @@ ZERO_INERTIA: Inertia = (0.0, ZERO, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 def to_matrix(s: Symmetric3) -> Matrix3:
-    """The full symmetric matrix."""
+    """Return the full symmetric matrix."""
     return ((s[0], s[1], s[2]), (s[1], s[3], s[4]), (s[2], s[4], s[5]))
 
 
 def from_matrix(m: Matrix3) -> Symmetric3:
-    """The upper triangle of a symmetric matrix."""
+    """Return the upper triangle of a symmetric matrix."""
     return (m[0][0], m[0][1], m[0][2], m[1][1], m[1][2], m[2][2])
 
 
 def symmetric_add(a: Symmetric3, b: Symmetric3) -> Symmetric3:
-    """a + b."""
+    """Return a + b."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5])
 
 
 def rotate(r: Matrix3, s: Symmetric3) -> Symmetric3:
-    """R S Rᵀ: the same tensor in the axes that R leads to."""
+    """Return R S Rᵀ: the same tensor in the axes that R leads to."""
     return from_matrix(vector.multiply(vector.multiply(r, to_matrix(s)), vector.transpose(r)))
 
 
 def point_mass(mass: Scalar, at: Vector3) -> Symmetric3:
-    """Rotational inertia about the origin of a mass concentrated in a point."""
+    """Return rotational inertia about the origin of a mass concentrated in a point."""
     x, y, z = at
     return (
         mass * (y * y + z * z),
@@ -48,32 +48,32 @@ def point_mass(mass: Scalar, at: Vector3) -> Symmetric3:
 
 
 def about_origin(inertia: Inertia) -> Symmetric3:
-    """Rotational inertia about the frame's origin (parallel axis theorem)."""
+    """Return rotational inertia about the frame's origin (parallel axis theorem)."""
     mass, com, central = inertia
     return symmetric_add(central, point_mass(mass, com))
 
 
 def second_moment(about: Symmetric3) -> Symmetric3:
-    """Integral of r rᵀ dm, given the rotational inertia about the same point: half its trace less itself."""
+    """Return integral of r rᵀ dm, given the rotational inertia about the same point: half its trace less itself."""
     xx, xy, xz, yy, yz, zz = about
     half = 0.5 * (xx + yy + zz)
     return (half - xx, -xy, -xz, half - yy, -yz, half - zz)
 
 
 def from_second_moment(second: Symmetric3) -> Symmetric3:
-    """The rotational inertia about the point of a second moment: the trace of the second moment less itself."""
+    """Return the rotational inertia about the point of a second moment: the trace of the second moment less itself."""
     xx, xy, xz, yy, yz, zz = second
     return (yy + zz, -xy, -xz, xx + zz, -yz, xx + yy)
 
 
 def transformed(a: Transform, inertia: Inertia) -> Inertia:
-    """An inertia given in the child frame, expressed in the parent frame of the transform."""
+    """Return an inertia given in the child frame, expressed in the parent frame of the transform."""
     mass, com, central = inertia
     return mass, transform_point(a, com), rotate(a[0], central)
 
 
 def combined(a: Inertia, b: Inertia) -> Inertia:
-    """The inertia of two bodies in floats, welded together, in the same frame; one that is nothing changes no digit."""
+    """Return the inertia of two bodies welded together, in the same frame, in floats; a zero one changes no digit."""
     total = a[0] + b[0]
     if total == 0.0:
         return a[0], a[1], symmetric_add(a[2], b[2])
@@ -88,7 +88,7 @@ def combined(a: Inertia, b: Inertia) -> Inertia:
 
 
 def times_motion(inertia: Inertia, m: Spatial) -> Spatial:
-    """Momentum (moment about the origin, linear) of a body that moves with the spatial velocity m."""
+    """Return momentum (moment about the origin, linear) of a body that moves with the spatial velocity m."""
     mass, com, central = inertia
     angular, linear = m
     momentum = vector.scale(mass, vector.add(linear, vector.cross(angular, com)))

@@ -24,28 +24,28 @@ class MassMoments(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether all entries are plain numbers, known now."""
+        """Return whether all entries are plain numbers, known now."""
         return all(map(is_number, (self.mass, *self.first, *self.second)))
 
     @property
     def rotational_inertia(self) -> Symmetric3:
-        """The rotational inertia about the origin."""
+        """Return the rotational inertia about the origin."""
         return inertia.from_second_moment(self.second)
 
 
 def from_inertia(mass: Scalar, com: Vector3, central: Symmetric3) -> MassMoments:
-    """The moments about the origin of a body with a rotational inertia about its center of mass."""
+    """Return the moments about the origin of a body with a rotational inertia about its center of mass."""
     about = inertia.about_origin((mass, com, central))
     return MassMoments(mass, vector.scale(mass, com), inertia.second_moment(about))
 
 
 def add(a: MassMoments, b: MassMoments) -> MassMoments:
-    """The moments of two bodies together."""
+    """Return the moments of two bodies together."""
     return MassMoments(a.mass + b.mass, vector.add(a.first, b.first), inertia.symmetric_add(a.second, b.second))
 
 
 def to_parent(x: Transform, m: MassMoments) -> MassMoments:
-    """Moments in the child frame of a transform, in the parent frame."""
+    """Return moments in the child frame of a transform, in the parent frame."""
     rotation, position = x
     turned = vector.apply(rotation, m.first)
     px, py, pz = position
@@ -66,7 +66,7 @@ def to_parent(x: Transform, m: MassMoments) -> MassMoments:
 
 
 def split_off_axis(m: MassMoments, axis: Vector3) -> tuple[MassMoments, MassMoments]:
-    """Moments in floats as two parts: what is left, and what is as if it lay on an axis through the origin.
+    """Return moments in floats as two parts: what is left, and what is as if it lay on an axis through the origin.
 
     The second part has all of the mass, and of the moments what is along the axis.
     """

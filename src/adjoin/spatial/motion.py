@@ -27,28 +27,28 @@ ZERO_SPATIAL: Spatial = (ZERO, ZERO)
 
 
 def transform_multiply(a: Transform, b: Transform) -> Transform:
-    """a b: b's frame seen from the parent of a."""
+    """Return a b: b's frame seen from the parent of a."""
     return vector.multiply(a[0], b[0]), transform_point(a, b[1])
 
 
 def transform_compose(a: Transform, b: Transform) -> Transform:
-    """a b in floats, with the rotation tidied (see `rotation.tidy`)."""
+    """Return a b in floats, with the rotation tidied (see `rotation.tidy`)."""
     return compose(a[0], b[0]), transform_point(a, b[1])
 
 
 def transform_inverse(a: Transform) -> Transform:
-    """The transform that undoes a."""
+    """Return the transform that undoes a."""
     r = vector.transpose(a[0])
     return r, vector.negate(vector.apply(r, a[1]))
 
 
 def transform_point(a: Transform, x: Vector3) -> Vector3:
-    """Where the point x of the child frame is in the parent frame."""
+    """Return where the point x of the child frame is in the parent frame."""
     return vector.add(vector.apply(a[0], x), a[1])
 
 
 def motion_to_child(a: Transform, m: Spatial) -> Spatial:
-    """A motion in parent coordinates, expressed in the child frame of the transform."""
+    """Return a motion in parent coordinates, expressed in the child frame of the transform."""
     angular, linear = m
     return (
         vector.apply_transposed(a[0], angular),
@@ -57,13 +57,13 @@ def motion_to_child(a: Transform, m: Spatial) -> Spatial:
 
 
 def motion_to_parent(a: Transform, m: Spatial) -> Spatial:
-    """A motion in child coordinates, expressed in the parent frame of the transform."""
+    """Return a motion in child coordinates, expressed in the parent frame of the transform."""
     angular = vector.apply(a[0], m[0])
     return angular, vector.add(vector.apply(a[0], m[1]), vector.cross(a[1], angular))
 
 
 def force_to_child(a: Transform, f: Spatial) -> Spatial:
-    """A force in parent coordinates, expressed in the child frame of the transform."""
+    """Return a force in parent coordinates, expressed in the child frame of the transform."""
     moment, force = f
     return (
         vector.apply_transposed(a[0], vector.subtract(moment, vector.cross(a[1], force))),
@@ -72,13 +72,13 @@ def force_to_child(a: Transform, f: Spatial) -> Spatial:
 
 
 def force_to_parent(a: Transform, f: Spatial) -> Spatial:
-    """A force in child coordinates, expressed in the parent frame of the transform."""
+    """Return a force in child coordinates, expressed in the parent frame of the transform."""
     force = vector.apply(a[0], f[1])
     return vector.add(vector.apply(a[0], f[0]), vector.cross(a[1], force)), force
 
 
 def motion_cross_motion(m: Spatial, n: Spatial) -> Spatial:
-    """m x n: how the motion n changes when carried along by m."""
+    """Return m x n: how the motion n changes when carried along by m."""
     return (
         vector.cross(m[0], n[0]),
         vector.add(vector.cross(m[0], n[1]), vector.cross(m[1], n[0])),
@@ -86,7 +86,7 @@ def motion_cross_motion(m: Spatial, n: Spatial) -> Spatial:
 
 
 def motion_cross_force(m: Spatial, f: Spatial) -> Spatial:
-    """m x* f: how the force f changes when carried along by m."""
+    """Return m x* f: how the force f changes when carried along by m."""
     return (
         vector.add(vector.cross(m[0], f[0]), vector.cross(m[1], f[1])),
         vector.cross(m[0], f[1]),
@@ -94,17 +94,17 @@ def motion_cross_force(m: Spatial, f: Spatial) -> Spatial:
 
 
 def spatial_add(a: Spatial, b: Spatial) -> Spatial:
-    """a + b, for motions or for forces."""
+    """Return a + b, for motions or for forces."""
     return vector.add(a[0], b[0]), vector.add(a[1], b[1])
 
 
 def spatial_dot(m: Spatial, f: Spatial) -> Scalar:
-    """Power of the force f on the motion m."""
+    """Return power of the force f on the motion m."""
     return vector.dot(m[0], f[0]) + vector.dot(m[1], f[1])
 
 
 def se3_exp(angular: Vector3, linear: Vector3) -> tuple[Quaternion, Vector3]:
-    """Pose reached after unit time by moving with a constant body-frame velocity: (quaternion, position)."""
+    """Return pose reached after unit time by moving with a constant body-frame velocity: (quaternion, position)."""
     square = vector.dot(angular, angular)
     once = vector.cross(angular, linear)
     twice = vector.cross(angular, once)
@@ -113,7 +113,7 @@ def se3_exp(angular: Vector3, linear: Vector3) -> tuple[Quaternion, Vector3]:
 
 
 def se3_log(q: Quaternion, position: Vector3) -> Spatial:
-    """The constant body-frame velocity (angular, linear) that reaches the pose in unit time, by the short way round."""
+    """Return the body-frame velocity (angular, linear) that reaches the pose in unit time, the short way round."""
     angular = quaternion_log(q)
     quarter = 0.25 * vector.dot(angular, angular)
     once = vector.cross(angular, position)
@@ -123,13 +123,13 @@ def se3_log(q: Quaternion, position: Vector3) -> Spatial:
 
 
 def se3_between(q0: Quaternion, p0: Vector3, q1: Quaternion, p1: Vector3) -> Spatial:
-    """The body-frame velocity (angular, linear) that leads from pose 0 to pose 1 in unit time."""
+    """Return the body-frame velocity (angular, linear) that leads from pose 0 to pose 1 in unit time."""
     step = vector.apply_transposed(from_quaternion(q0), vector.subtract(p1, p0))
     return se3_log(quaternion_multiply(quaternion_conjugate(q0), q1), step)
 
 
 def so3_log_slope(phi: Vector3, direction: Vector3) -> Vector3:
-    """The change of the rotation vector phi by a small turn about a direction in the body's frame.
+    """Return the change of the rotation vector phi by a small turn about a direction in the body's frame.
 
     The inverse of the right Jacobian of SO(3), 1 + [phi]x / 2 + c [phi]x², times the direction (Barfoot, State
     Estimation for Robotics, chapter 7).
@@ -140,7 +140,7 @@ def so3_log_slope(phi: Vector3, direction: Vector3) -> Vector3:
 
 
 def se3_log_slopes(phi: Vector3, position: Vector3) -> list[tuple[Vector3, Vector3]]:
-    """The changes (linear, angular) of the logarithm of a pose by its six small motions in the body's frame.
+    """Return the changes (linear, angular) of the logarithm of a pose by its six small motions in the body's frame.
 
     The translation of the logarithm is V⁻¹ p with V⁻¹ = 1 - [phi]x / 2 + c [phi]x²; it changes with p and with phi.
 

@@ -15,7 +15,7 @@ IDENTITY_QUATERNION: Quaternion = (1.0, 0.0, 0.0, 0.0)
 
 
 def from_axis_angle(axis: Vector3, angle: Scalar) -> Matrix3:
-    """Rotation by `angle` (rad) about a unit axis (Rodrigues' formula)."""
+    """Return rotation by `angle` (rad) about a unit axis (Rodrigues' formula)."""
     x, y, z = axis
     c, s = cos(angle), sin(angle)
     d = 1.0 - c
@@ -32,7 +32,7 @@ def from_axis_angle(axis: Vector3, angle: Scalar) -> Matrix3:
 
 
 def from_rpy(roll: Scalar, pitch: Scalar, yaw: Scalar) -> Matrix3:
-    """Rz(yaw) Ry(pitch) Rx(roll): URDF's fixed-axis roll, pitch, yaw (rad)."""
+    """Return Rz(yaw) Ry(pitch) Rx(roll): URDF's fixed-axis roll, pitch, yaw (rad)."""
     sr, cr, sp, cp, sy, cy = sin(roll), cos(roll), sin(pitch), cos(pitch), sin(yaw), cos(yaw)
     return (
         (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
@@ -42,7 +42,7 @@ def from_rpy(roll: Scalar, pitch: Scalar, yaw: Scalar) -> Matrix3:
 
 
 def to_rpy(m: Matrix3) -> Vector3:
-    """Roll, pitch, yaw (rad) of a rotation given in floats.
+    """Return roll, pitch, yaw (rad) of a rotation given in floats.
 
     Roll is measured after yaw is undone, so that the three together are exact to rounding near pitch = +-90 degrees
     too, where each alone is not well defined.
@@ -55,7 +55,7 @@ def to_rpy(m: Matrix3) -> Vector3:
 
 
 def from_quaternion(q: Quaternion) -> Matrix3:
-    """Matrix of a unit quaternion [w x y z]; the norm is not checked."""
+    """Return matrix of a unit quaternion [w x y z]; the norm is not checked."""
     w, x, y, z = q
     return (
         (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)),
@@ -65,7 +65,7 @@ def from_quaternion(q: Quaternion) -> Matrix3:
 
 
 def to_quaternion(m: Matrix3) -> Quaternion:
-    """Unit quaternion [w x y z] with w >= 0 of a rotation given in floats (Shepperd's method)."""
+    """Return unit quaternion [w x y z] with w >= 0 of a rotation given in floats (Shepperd's method)."""
     trace = m[0][0] + m[1][1] + m[2][2]
     choices = (trace, m[0][0], m[1][1], m[2][2])
     largest = choices.index(max(choices))
@@ -82,38 +82,38 @@ def to_quaternion(m: Matrix3) -> Quaternion:
 
 
 def quaternion_multiply(a: Quaternion, b: Quaternion) -> Quaternion:
-    """a b: first b, then a."""
+    """Return a b: first b, then a."""
     av, bv = a[1:], b[1:]
     v = add(add(scale(a[0], bv), scale(b[0], av)), cross(av, bv))
     return (a[0] * b[0] - dot(av, bv), *v)
 
 
 def quaternion_conjugate(q: Quaternion) -> Quaternion:
-    """The inverse of a unit quaternion."""
+    """Return the inverse of a unit quaternion."""
     return (q[0], -q[1], -q[2], -q[3])
 
 
 def quaternion_normalize(q: Quaternion) -> Quaternion:
-    """q / |q|."""
+    """Return q / |q|."""
     n = sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
     return (q[0] / n, q[1] / n, q[2] / n, q[3] / n)
 
 
 def quaternion_exp(rotation_vector: Vector3) -> Quaternion:
-    """Unit quaternion of a rotation vector (rad); smooth everywhere."""
+    """Return unit quaternion of a rotation vector (rad); smooth everywhere."""
     quarter = 0.25 * dot(rotation_vector, rotation_vector)
     return (cosine(quarter), *scale(0.5 * sinc(quarter), rotation_vector))
 
 
 def quaternion_log(q: Quaternion) -> Vector3:
-    """Rotation vector (rad) of a quaternion of any norm, the short way round; smooth except at half turns."""
+    """Return rotation vector (rad) of a quaternion of any norm, the short way round; smooth except at half turns."""
     sign = select(q[0] < 0, -1.0, 1.0)
     v = scale(sign, q[1:])
     return scale(2.0 * angle_over_sine(dot(v, v), sign * q[0]), v)
 
 
 def quaternion_along(m: Matrix3) -> Quaternion:
-    """A multiple, not zero, of the quaternion [w x y z] of a rotation matrix, for `quaternion_log`; over any scalar.
+    """Return a nonzero multiple of the quaternion [w x y z] of a rotation matrix, for `quaternion_log`.
 
     Shepperd's method: each row and column of 4 q qᵀ is a multiple of q, and its diagonal says which is the longest.
     """
@@ -135,7 +135,7 @@ def quaternion_along(m: Matrix3) -> Quaternion:
 
 
 def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
-    """The float matrix with entries within rounding of 0, 1 and -1 set to them, so that kernels see the zeros."""
+    """Set entries of a float matrix within rounding of 0, 1 and -1 to these, so that kernels see the zeros."""
 
     def clean(x: float) -> float:
         nearest = float(round(x))
@@ -145,5 +145,5 @@ def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
 
 
 def compose(a: Matrix3, b: Matrix3) -> Matrix3:
-    """a b in floats, tidied."""
+    """Return a b in floats, tidied."""
     return tidy(multiply(a, b))

@@ -14,5 +14,5 @@ Scalar = Any
 
 
 def is_number(x: Scalar) -> bool:
-    """Whether `x` is a plain Python number, known now."""
+    """Return whether `x` is a plain Python number, known now."""
     return isinstance(x, (int, float))

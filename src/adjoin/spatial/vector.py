@@ -13,62 +13,62 @@ IDENTITY: Matrix3 = AXES
 
 
 def add(a: Vector3, b: Vector3) -> Vector3:
-    """a + b."""
+    """Return a + b."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
 def subtract(a: Vector3, b: Vector3) -> Vector3:
-    """a - b."""
+    """Return a - b."""
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 
 def negate(a: Vector3) -> Vector3:
-    """-a."""
+    """Return -a."""
     return (-a[0], -a[1], -a[2])
 
 
 def scale(s: Scalar, a: Vector3) -> Vector3:
-    """s a."""
+    """Return s a."""
     return (s * a[0], s * a[1], s * a[2])
 
 
 def dot(a: Vector3, b: Vector3) -> Scalar:
-    """a . b."""
+    """Return a . b."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def cross(a: Vector3, b: Vector3) -> Vector3:
-    """a x b."""
+    """Return a x b."""
     return (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
 
 
 def norm(a: Vector3) -> Scalar:
-    """|a|; not differentiable at zero."""
+    """Return |a|; not differentiable at zero."""
     return sqrt(dot(a, a))
 
 
 def skew(a: Vector3) -> Matrix3:
-    """The matrix [a]x with [a]x b = a x b."""
+    """Return the matrix [a]x with [a]x b = a x b."""
     return ((0.0, -a[2], a[1]), (a[2], 0.0, -a[0]), (-a[1], a[0], 0.0))
 
 
 def transpose(m: Matrix3) -> Matrix3:
-    """mᵀ."""
+    """Return mᵀ."""
     return ((m[0][0], m[1][0], m[2][0]), (m[0][1], m[1][1], m[2][1]), (m[0][2], m[1][2], m[2][2]))
 
 
 def apply(m: Matrix3, a: Vector3) -> Vector3:
-    """m a."""
+    """Return m a."""
     return (dot(m[0], a), dot(m[1], a), dot(m[2], a))
 
 
 def apply_transposed(m: Matrix3, a: Vector3) -> Vector3:
-    """mᵀ a."""
+    """Return mᵀ a."""
     return apply(transpose(m), a)
 
 
 def multiply(m: Matrix3, n: Matrix3) -> Matrix3:
-    """m n."""
+    """Return m n."""
     columns = transpose(n)
     return (
         (dot(m[0], columns[0]), dot(m[0], columns[1]), dot(m[0], columns[2])),
@@ -78,12 +78,12 @@ def multiply(m: Matrix3, n: Matrix3) -> Matrix3:
 
 
 def vector3(values: Sequence[Scalar]) -> Vector3:
-    """The tuple of exactly three scalars."""
+    """Return the tuple of exactly three scalars."""
     x, y, z = values
     return (x, y, z)
 
 
 def matrix3(rows: Sequence[Sequence[Scalar]]) -> Matrix3:
-    """The nested tuple of exactly three rows of three scalars."""
+    """Return the nested tuple of exactly three rows of three scalars."""
     a, b, c = rows
     return (vector3(a), vector3(b), vector3(c))

@@ -34,11 +34,11 @@ class Drawing:
         self._framed = Model(model.name, model.bodies, tuple(frames), gravity=model.gravity)
 
     def poses(self, q: torch.Tensor) -> np.ndarray:
-        """Of all parts, (..., parts, 7): x y z and the quaternion w x y z."""
+        """Return the poses of all parts, (..., parts, 7): x y z and the quaternion w x y z."""
         return forward_kinematics(self._framed, q, output="quaternion").float().cpu().numpy()
 
     def extent(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and upper corner of a box around all parts in these poses; on the safe side."""
+        """Return the lower and upper corner of a box around all parts in these poses; on the safe side."""
         low = np.array([(part.mesh.vertices * part.scale).min(0) for part in self.parts])
         high = np.array([(part.mesh.vertices * part.scale).max(0) for part in self.parts])
         rotation = _matrices(poses)
@@ -47,7 +47,7 @@ class Drawing:
         return (middle - reach).reshape(-1, 3).min(0), (middle + reach).reshape(-1, 3).max(0)
 
     def standing(self) -> torch.Tensor:
-        """The first key frame; without one neutral, with what can fall lifted until nothing is below z = 0."""
+        """Return the first key frame; without one neutral, with what can fall lifted until nothing is below z = 0."""
         if self.model.keyframes:
             return torch.tensor(self.model.keyframes[0].q)
         q = self.model.neutral()

@@ -23,25 +23,25 @@ class Mesh:
 
 @cache
 def sphere(segments: int = 32) -> Mesh:
-    """Of radius 1."""
+    """Return a sphere of radius 1."""
     return _turned([_arc(-math.pi / 2, math.pi / 2, segments)], segments)
 
 
 @cache
 def cylinder(segments: int = 32) -> Mesh:
-    """Of radius 1 and half length 1, along z."""
+    """Return a cylinder of radius 1 and half length 1, along z."""
     return _turned([[(0.0, -1.0), (1.0, -1.0)], [(1.0, -1.0), (1.0, 1.0)], [(1.0, 1.0), (0.0, 1.0)]], segments)
 
 
 @cache
 def capsule(half: float, segments: int = 32) -> Mesh:
-    """Of radius 1, along z; `half` is half the distance between the centers of its caps."""
+    """Return a capsule of radius 1 along z; `half` is half the distance between the centers of its caps."""
     return _turned([_arc(-math.pi / 2, 0.0, segments, -half) + _arc(0.0, math.pi / 2, segments, half)], segments)
 
 
 @cache
 def arrow() -> Mesh:
-    """From the origin to z = 1, its head of radius 1."""
+    """Return an arrow from the origin to z = 1, with a head of radius 1."""
     shaft, head = 0.4, 0.72
     return _turned(
         [
@@ -56,7 +56,7 @@ def arrow() -> Mesh:
 
 @cache
 def box() -> Mesh:
-    """With half edges of 1."""
+    """Return a box with half edges of 1."""
     square = np.array([(-1.0, -1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, 1.0), (-1.0, 1.0, 1.0)])
     flipped = square * (1.0, -1.0, -1.0)
     sides = [np.roll(side, turn, axis=1) for side in (square, flipped) for turn in range(3)]
@@ -65,7 +65,7 @@ def box() -> Mesh:
 
 
 def hull(points: np.ndarray) -> Mesh:
-    """The convex hull of a few points, flat on its faces; grown point by point (Preparata and Hong 1977).
+    """Return the convex hull of a few points, flat on its faces; grown point by point (Preparata and Hong 1977).
 
     Points in a plane, or on a line, have no hull: the box around them stands in for it.
     """
@@ -89,7 +89,7 @@ def hull(points: np.ndarray) -> Mesh:
 
 
 def creased(vertices: np.ndarray, faces: np.ndarray, degrees: float = 35.0) -> Mesh:
-    """A mesh with vertices doubled along edges that are sharper than an angle, so that only the rest looks smooth."""
+    """Double the vertices along edges that are sharper than an angle, so that only the others look smooth."""
     vertices, merged = np.unique(np.round(vertices, 7), axis=0, return_inverse=True)
     faces = merged.reshape(-1)[faces]
     corners = vertices[faces]
@@ -122,7 +122,7 @@ def creased(vertices: np.ndarray, faces: np.ndarray, degrees: float = 35.0) -> M
 
 
 def _tetrahedron(points: np.ndarray) -> list[int] | None:
-    """Four points that span a volume, if there are any."""
+    """Return four points that span a volume, if there are any."""
     first = int(points[:, 0].argmin())
     far = points - points[first]
     second = int((far**2).sum(1).argmax())
@@ -140,7 +140,7 @@ def _outward(points: np.ndarray, inside: np.ndarray, face: list[int]) -> list[in
 
 
 def heights(values: np.ndarray, spacing: tuple[float, float], origin: Sequence[float]) -> Mesh:
-    """The surface of a height field, (rows along y, columns along x)."""
+    """Return the surface of a height field, (rows along y, columns along x)."""
     rows, columns = values.shape
     row, column = np.mgrid[:rows, :columns]
     vertices = np.stack([column * spacing[0], row * spacing[1], values], -1).reshape(-1, 3) + np.asarray(origin)
@@ -150,14 +150,14 @@ def heights(values: np.ndarray, spacing: tuple[float, float], origin: Sequence[f
 
 
 def _arc(start: float, end: float, segments: int, shift: float = 0.0) -> list[tuple[float, float]]:
-    """(radius, z) along an arc of radius 1 from an angle above the equator to another."""
+    """Return (radius, z) along an arc of radius 1 from an angle above the equator to another."""
     steps = max(2, round(segments / 2 * (end - start) / math.pi))
     angles = [start + (end - start) * k / steps for k in range(steps + 1)]
     return [(abs(math.cos(angle)), math.sin(angle) + shift) for angle in angles]
 
 
 def _turned(profiles: Sequence[Sequence[tuple[float, float]]], segments: int) -> Mesh:
-    """Profiles of (radius, z), from below to above, turned about z; each is smooth, with edges between them."""
+    """Return profiles of (radius, z), from below to above, turned about z; each is smooth, with edges between them."""
     turn = 2.0 * np.pi * np.arange(segments) / segments
     vertices, faces = [], []
     count = 0

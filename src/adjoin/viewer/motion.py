@@ -27,12 +27,12 @@ class Motion(NamedTuple):
 
     @property
     def sample(self) -> torch.Tensor:
-        """A few of the configurations, from the first to the last."""
+        """Return a few of the configurations, from the first to the last."""
         return self.q[:: max(1, len(self.q) // 30)]
 
 
 def configuration(caller: str, model: Model, q: Any, dimensions: int, environments: int | None = None) -> torch.Tensor:
-    """q as (..., environments, nq) with so many dimensions, on the CPU and apart from any graph.
+    """Return q as (..., environments, nq) with so many dimensions, on the CPU and apart from any graph.
 
     Args:
         caller: for messages.
@@ -70,7 +70,7 @@ def motion(
     environments: int | None = None,
     rate: float = 60.0,
 ) -> Motion:
-    """A trajectory as frames.
+    """Return a trajectory as frames.
 
     Args:
         caller: for messages.
@@ -91,7 +91,7 @@ def motion(
 
 
 def _forces(caller: str, contacts: Any, batch: torch.Size, indices: torch.Tensor) -> Forces:
-    """Forces of the kept steps; a rollout has one step less than states, and its last force stays."""
+    """Return forces of the kept steps; a rollout has one step less than states, and its last force stays."""
     named = contacts if isinstance(contacts, Mapping) else getattr(contacts, "_asdict", dict)()
     if "position" not in named or "force" not in named:
         raise InputError(

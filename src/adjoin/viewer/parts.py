@@ -44,7 +44,7 @@ class Solid:
 
 
 def parts_of(model: Model, visuals: Mapping[str, Iterable[Solid]] | None = None, segments: int = 32) -> list[Solid]:
-    """Everything solid of a model; planes are left to the ground.
+    """Return everything solid of a model; planes are left to the ground.
 
     Args:
         model: the robot.
@@ -66,7 +66,7 @@ def parts_of(model: Model, visuals: Mapping[str, Iterable[Solid]] | None = None,
 
 
 def _colors(model: Model) -> dict[int, Color]:
-    """By body: a light trunk, limbs in turns of dark and light, and an accent where they end."""
+    """Choose colors by body: a light trunk, limbs alternately dark and light, and an accent where they end."""
     depth = {WORLD: -1}
     ends = set(range(len(model.bodies)))
     for index, body in enumerate(model.bodies):
@@ -93,7 +93,7 @@ def _solid(shape: Geometry, color: Color, segments: int) -> Solid:
 
 
 def _size(model: Model) -> float:
-    """How large the robot is, roughly: the longest way along its joints, m."""
+    """Return how large the robot is, roughly: the longest way along its joints, m."""
     reach = {WORLD: 0.0}
     for index, body in enumerate(model.bodies):
         root = body.parent == WORLD
@@ -102,7 +102,7 @@ def _size(model: Model) -> float:
 
 
 def _skeleton(model: Model, index: int, size: float, segments: int) -> list[Solid]:
-    """A ball where a body's joint is, and sticks from there to the joints that follow, or to its end."""
+    """Return a ball where a body's joint is, and sticks from there to the joints that follow, or to its end."""
     radius = 0.012 * size
     ball = 1.8 * radius
     ends = [body.position for body in model.bodies if body.parent == index]
@@ -114,7 +114,7 @@ def _skeleton(model: Model, index: int, size: float, segments: int) -> list[Soli
 
 
 def _stick(body: int, end: Vec3, radius: float, segments: int) -> Solid:
-    """A thin cylinder from a body's origin to a point of it."""
+    """Return a thin cylinder from a body's origin to a point of it."""
     length = math.dist(end, ZERO)
     w, x, y, z = from_z(np.array([end]))[0].tolist()
     middle = vector.scale(0.5, end)
@@ -124,7 +124,7 @@ def _stick(body: int, end: Vec3, radius: float, segments: int) -> Solid:
 
 
 def from_z(directions: np.ndarray) -> np.ndarray:
-    """Quaternions that turn z into directions, (n, 3); those of no length stay."""
+    """Return quaternions that turn z into directions, (n, 3); those of no length stay."""
     length = np.linalg.norm(directions, axis=-1, keepdims=True)
     x, y, z = np.where(length > 0.0, directions / np.maximum(length, 1e-30), (0.0, 0.0, 1.0)).T
     turns = np.stack([1.0 + z, -y, x, np.zeros_like(z)], -1)

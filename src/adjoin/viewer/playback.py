@@ -51,13 +51,13 @@ class Playback:
             self.play()
 
     def play(self) -> None:
-        """Go on from where it is."""
+        """Continue from the current frame."""
         if self._motion is not None:
             self._button.label = "Pause"
             self._playing.set()
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause."""
         if self._playing.is_set():
             self._playing.clear()
             self._button.label = "Play"

@@ -68,7 +68,7 @@ def record(
 
 
 def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:
-    """The HTML of a motion; scenery and what is drawn besides are as for `Scene` and `Scene.draw`."""
+    """Return the HTML of a motion; scenery and what is drawn besides are as for `Scene` and `Scene.draw`."""
     running = server.start("127.0.0.1", 0)
     try:
         scene = Scene(running, drawing, shown.q[0], *scenery)
@@ -89,5 +89,5 @@ def _draw(scene: Scene, shown: Motion, frame: int, what: Mapping[str, bool]) -> 
 
 
 def titled(page: str, title: str) -> str:
-    """The page with a title of its own."""
+    """Return the page with a title of its own."""
     return page.replace("<title>Viser</title>", f"<title>{html.escape(title)}</title>", 1)

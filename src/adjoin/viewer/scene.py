@@ -30,7 +30,7 @@ class Forces(NamedTuple):
     force: np.ndarray
 
     def at(self, frame: int) -> "Forces":
-        """Those of one frame."""
+        """Return those of one frame."""
         return Forces(self.position[frame], self.force[frame])
 
 
@@ -70,7 +70,7 @@ class Scene:
 
     @property
     def moving(self) -> list[Any]:
-        """The viser nodes of what moves."""
+        """Return the viser nodes of what moves."""
         return [handle for handle, _ in self._moving]
 
     def draw(
@@ -159,7 +159,7 @@ class Scene:
     # What moves
 
     def _add_parts(self, poses: np.ndarray) -> list[tuple[Any, np.ndarray]]:
-        """Instances of each mesh, apart for what moves and what stands; those that move with the indices of parts."""
+        """Return instances of each mesh, moving and fixed ones apart; the moving ones with the indices of parts."""
         parts = self.drawing.parts
         groups: dict[tuple[Mesh, bool], list[int]] = {}
         for index, part in enumerate(parts):
@@ -183,7 +183,7 @@ class Scene:
         return moving
 
     def _placed(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions in the grid and quaternions of instances, environment by environment."""
+        """Return positions in the grid and quaternions of instances, environment by environment."""
         positions = poses[..., :3] + self.offsets[:, None]
         return positions.reshape(-1, 3), poses[..., 3:].reshape(-1, 4)
 
@@ -235,7 +235,7 @@ class Scene:
         self._axes.batched_positions, self._axes.batched_wxyzs = positions, turns
 
     def _draw_balance(self, q: torch.Tensor | None) -> None:
-        """The center of mass, and robots that can be seen through."""
+        """Draw the center of mass, and make robots transparent."""
         for handle in self.moving:
             handle.opacity = None if q is None else 0.5
         if q is None:
@@ -271,7 +271,7 @@ def _width(terrain: Heightfield) -> float:
 
 
 def _grid(count: int, spacing: float) -> np.ndarray:
-    """Places in a square around the origin, (count, 3)."""
+    """Return places in a square around the origin, (count, 3)."""
     columns = math.ceil(math.sqrt(count))
     index = np.arange(count)
     places = np.stack([index % columns, index // columns, 0 * index], -1).astype(np.float32)

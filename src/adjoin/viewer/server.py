@@ -10,7 +10,7 @@ from adjoin.extras import needed
 
 
 def start(host: str, port: int) -> Any:
-    """A viser server.
+    """Return a viser server.
 
     Raises:
         InputError: viser is not installed, or there is no such address to listen on.
@@ -34,7 +34,7 @@ def stop(server: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the messages that viser prints through rich."""
+    """Suppress the messages that viser prints through rich."""
     import rich
 
     console = rich.get_console()

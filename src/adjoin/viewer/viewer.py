@@ -114,7 +114,7 @@ class Viewer:
         return f'<iframe src="{html.escape(self.url)}" style="width: 100%; height: 480px; border: 0"></iframe>'
 
     def _frame(self, q: torch.Tensor, forces: Forces | None, still: bool) -> None:
-        """A frame of the motion that plays; when it stands still, the sliders follow."""
+        """Show a frame of the motion; when it stands still, the sliders follow."""
         with self._lock:
             self.q, self._forces = q, forces
             self._draw()
@@ -126,7 +126,7 @@ class Viewer:
         return titled(replay(self._scene.drawing, shown, *self._scenery, **what), self._title).encode()
 
     def _moved(self, q: torch.Tensor) -> None:
-        """What the sliders say."""
+        """Show what the sliders say."""
         self._playback.pause()
         with self._lock:
             self.q, self._forces = q, None

@@ -32,7 +32,7 @@ ONE = (1.0, 1.0, 1.0)
 
 
 def visuals_of(model: Model, source: Source | None) -> Visuals:
-    """The visuals of a robot from its file, or as they were read before."""
+    """Return the visuals of a robot from its file, or as they were read before."""
     if source is None or isinstance(source, Mapping):
         return source or {}
     return read_visuals(model, source)
@@ -45,7 +45,7 @@ def read_visuals(
     packages: Mapping[str, str | os.PathLike[str]] | None = None,
     allow: Sequence[str | os.PathLike[str]] = (),
 ) -> dict[str, list[Solid]]:
-    """What a URDF has under `<visual>`, by link.
+    """Return what a URDF has under `<visual>`, by link.
 
     A link whose visual shapes cannot all be read is left out, with a warning, and so is drawn as its collision shapes.
 

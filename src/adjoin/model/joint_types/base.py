@@ -31,12 +31,12 @@ class Sampler:
     device: torch.device | str | None
 
     def uniform(self, low: float, high: float, size: int = 1) -> torch.Tensor:
-        """Numbers spread evenly from `low` to `high`."""
+        """Return numbers spread evenly from `low` to `high`."""
         options = {"generator": self.generator, "dtype": self.dtype, "device": self.device}
         return low + (high - low) * torch.rand(*self.batch, size, **options)
 
     def normal(self, size: int) -> torch.Tensor:
-        """Numbers of the standard normal distribution."""
+        """Return numbers of the standard normal distribution."""
         options = {"generator": self.generator, "dtype": self.dtype, "device": self.device}
         return torch.randn(*self.batch, size, **options)
 
@@ -88,103 +88,103 @@ class JointType:
 
     @property
     def nq(self) -> int:
-        """How many numbers of q a joint of this kind takes."""
+        """Return how many numbers of q a joint of this kind takes."""
         return len(self.neutral)
 
     @property
     def nv(self) -> int:
-        """How many numbers of v a joint of this kind takes: its degrees of freedom."""
+        """Return how many numbers of v a joint of this kind takes: its degrees of freedom."""
         return len(self.units)
 
     # Kinematics
 
     def transform(self, joint: "Joint", q: Sequence[Scalar]) -> Transform:
-        """Where the body's frame is in the joint's placement. Quaternions have unit length, which is not checked."""
+        """Return the pose of the body's frame in the joint's placement. Quaternions must have unit length."""
         raise NotImplementedError(f"joint type {self.name!r} has no transform")
 
     def directions(self, joint: "Joint") -> tuple[Spatial, ...]:
-        """The motion subspace: a motion (angular, linear) for each number of v, constant in the body's frame."""
+        """Return the motion subspace: a motion (angular, linear) for each number of v, constant in the body's frame."""
         raise NotImplementedError(f"joint type {self.name!r} has no directions")
 
     def quaternion(self, joint: "Joint", q: Sequence[Scalar]) -> Quaternion:
-        """The rotation of `transform`; by default a turn about the axis by the last coordinate."""
+        """Return the rotation of `transform`; by default a turn about the axis by the last coordinate."""
         half = 0.5 * q[-1]
         return (cos(half), *scale(sin(half), joint.axis))
 
     # The configuration manifold
 
     def integrate(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        """The q reached by moving with v for unit time."""
+        """Return the q reached by moving with v for unit time."""
         return [x + y for x, y in zip(q, v, strict=True)]
 
     def rate(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-        """dq/dt of a joint that moves with v."""
+        """Return dq/dt of a joint that moves with v."""
         return list(v)
 
     def difference(self, q0: Sequence[Scalar], q1: Sequence[Scalar]) -> list[Scalar]:
-        """The v that leads from q0 to q1 in unit time, the short way round."""
+        """Return the v that leads from q0 to q1 in unit time, the short way round."""
         return [y - x for x, y in zip(q0, q1, strict=True)]
 
     def difference_slopes(self, q0: Sequence[Scalar], q1: Sequence[Scalar]) -> list[list[Scalar]]:
-        """The derivative of `difference` to q1 on the tangent space, nv by nv."""
+        """Return the derivative of `difference` to q1 on the tangent space, nv by nv."""
         return [[1.0 if i == k else 0.0 for k in range(self.nv)] for i in range(self.nv)]
 
     def normalize(self, q: Sequence[Scalar]) -> list[Scalar]:
-        """The same configuration with a unit quaternion, or with its angle within one turn."""
+        """Return the same configuration with a unit quaternion, or with its angle within one turn."""
         return list(q)
 
     # A step of semi-implicit Euler; see `simulation.euler`
 
     def drift(self, v: Sequence[Scalar]) -> list[Scalar]:
-        """dv/dt of a body that nothing acts on: not zero where v is in axes that turn with the body."""
+        """Return dv/dt of a body that nothing acts on: not zero where v is in axes that turn with the body."""
         return [0.0] * self.nv
 
     def advance(self, q: Sequence[Scalar], v: Sequence[Scalar], dt: Scalar) -> tuple[list[Scalar], list[Scalar]]:
-        """The q after a time step, and v, given in the axes of the step's beginning, in the axes of its end."""
+        """Return the q after a time step, and v, given in the axes of the step's beginning, in the axes of its end."""
         return self.integrate(q, [dt * x for x in v]), list(v)
 
     # Limits and ranges
 
     def clamp(self, q: Sequence[Scalar], lower: Scalar, upper: Scalar) -> list[Scalar]:
-        """The nearest q inside the limits."""
+        """Return the nearest q inside the limits."""
         if self.limited != "coordinate":
             return list(q)
         x = maximum(q[0], lower) if is_bound(lower) else q[0]
         return [minimum(x, upper) if is_bound(upper) else x]
 
     def reach(self, joint: "Joint") -> tuple[float, ...]:
-        """How far a joint without limits is moved about its middle by random samples and excitation, nv numbers."""
+        """Return how far random samples and excitation move a joint without limits about its middle, nv numbers."""
         return tuple(math.pi if unit == "rad" else 1.0 for unit in self.units)
 
     def sample(self, joint: "Joint", lower: Sequence[float], upper: Sequence[float], sampler: Sampler) -> torch.Tensor:
-        """Random configurations inside the limits of q, (*batch, nq)."""
+        """Return random configurations inside the limits of q, (*batch, nq)."""
         ends = zip(lower, upper, self.reach(joint), strict=True)
         return torch.cat([sampler.uniform(*finite_range(*end)) for end in ends], -1)
 
     # Coordinates around a center, nv plain numbers; see `learn.local_coordinates`
 
     def local_coordinates(self, center: Sequence[Scalar], q: Sequence[Scalar]) -> list[Scalar]:
-        """q in coordinates around a center, nv numbers."""
+        """Return q in coordinates around a center, nv numbers."""
         return self.difference(center, q)
 
     def local_motion(
         self, center: torch.Tensor, value: torch.Tensor, rate: torch.Tensor, second: torch.Tensor
     ) -> LocalMotion:
-        """q, v and a of local coordinates (..., nv) that have these first and second derivatives in time."""
+        """Return q, v and a of local coordinates (..., nv) that have these first and second derivatives in time."""
         return center + value, rate, second
 
     def features(self, joint: "Joint", q: Sequence[Scalar]) -> list[Scalar]:
-        """What a network reads of q: numbers without jumps, which stay in bounds where the joint turns freely."""
+        """Return what a network reads of q: numbers without jumps, bounded where the joint turns freely."""
         return list(q)
 
     # The viewer
 
     def to_sliders(self, q: Sequence[float]) -> list[float]:
-        """One number for each degree of freedom, as sliders show it."""
+        """Return one number for each degree of freedom, as sliders show it."""
         return list(q)
 
     def from_sliders(self, joint: "Joint", numbers: Sequence[float]) -> list[float]:
-        """The q that sliders say, inside the joint's limits."""
+        """Return the q that sliders say, inside the joint's limits."""
         return list(numbers)
 
 
@@ -207,12 +207,12 @@ def joint_type(kind: type[Kind]) -> type[Kind]:
 
 
 def finite_range(low: float, high: float, reach: float) -> tuple[float, float]:
-    """A range that has two ends: those it has, and others at a distance of twice the reach, or the reach about 0."""
+    """Return a finite range: missing ends are twice the reach from the other end, or at the reach about 0."""
     if math.isinf(low) and math.isinf(high):
         return -reach, reach
     return (high - 2.0 * reach if math.isinf(low) else low), (low + 2.0 * reach if math.isinf(high) else high)
 
 
 def is_bound(limit: Scalar) -> bool:
-    """Whether a limit bounds anything: it is traced, or a finite number."""
+    """Return whether a limit bounds anything: it is traced, or a finite number."""
     return not (is_number(limit) and math.isinf(limit))

@@ -106,7 +106,7 @@ class Planar(JointType):
 
 
 def plane_axes(normal: Vector3) -> tuple[Vector3, Vector3]:
-    """The directions of a planar joint's x and y: the joint's own x and y axes if the normal is its z axis.
+    """Return the directions of a planar joint's x and y: the joint's own x and y axes if the normal is its z axis.
 
     For another normal they come from the shortest turn that takes z to it; (0, 0, -1) turns about x.
     """
