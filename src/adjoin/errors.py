@@ -88,7 +88,7 @@ class AdjoinError(Exception):
         self.element, self.subject, self.field = element, subject, field
 
     def message(self, spell: Callable[[Option], str] = str) -> str:
-        """The message as a whole.
+        """Return the message as a whole.
 
         Args:
             spell: how an option is written; by default as an argument in Python.
@@ -122,14 +122,14 @@ class CompileError(AdjoinError, RuntimeError):
 
 
 def unknown_name_parts(what: str, plural: str, name: str, names: Iterable[str]) -> tuple[str, str]:
-    """The problem and the remedy of an error about a name that does not exist: the names that do."""
+    """Return the problem and the remedy of an error about a name that does not exist: the names that do."""
     names = list(names)
     listed = ", ".join(names[:40]) + (f", ... ({len(names) - 40} more)" if len(names) > 40 else "")
     return f"no {what} {name!r}", f"{plural}: {listed or 'none'}"
 
 
 def unknown_name(what: str, plural: str, name: str, names: Iterable[str]) -> str:
-    """The message for a name that does not exist, with the ones that do."""
+    """Return the message for a name that does not exist, with the ones that do."""
     return "; ".join(unknown_name_parts(what, plural, name, names))
 
 
@@ -146,7 +146,7 @@ class AdjoinWarning(UserWarning):
         self.text, self.errors = text, tuple(errors)
 
     def message(self, spell: Callable[[Option], str] = str) -> str:
-        """The message as a whole; see `AdjoinError.message`."""
+        """Return the message as a whole; see `AdjoinError.message`."""
         first = [error.message(spell) for error in self.errors[:1]]
         more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
         return ": ".join([self.text, *first]) + more

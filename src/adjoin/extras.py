@@ -7,7 +7,7 @@ from adjoin.errors import InputError
 
 
 def needed(module: str, extra: str, what: str) -> Any:
-    """A module of another package, or an error that names the command which installs it.
+    """Return a module of another package, or an error that names the command which installs it.
 
     Args:
         module: to import.

@@ -18,13 +18,13 @@ PENDULUM = "pendulum"
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` takes."""
+    """Return the names that `load` takes."""
     files = [entry.name for entry in resources.files(__name__).iterdir()]
     return tuple(sorted([PENDULUM, *(name.removesuffix(".urdf") for name in files if name.endswith(".urdf"))]))
 
 
 def load(name: str, *, links: int | None = None, root: str | None = None, lock: Lock | None = None) -> Model:
-    """A robot that ships.
+    """Load an included robot.
 
     Robots that walk, drive or fly have a free joint at their base; to fix it, lock it:
     `load("go2", lock={"root_joint": (0, 0, 0.3, 1, 0, 0, 0)})`.
@@ -50,7 +50,7 @@ def load(name: str, *, links: int | None = None, root: str | None = None, lock: 
 
 
 def source(name: str) -> bytes:
-    """The file of a robot, as it ships."""
+    """Return the file of a robot, as it ships."""
     file = resources.files(__name__) / f"{name}.urdf"
     if name not in names() or not file.is_file():
         raise ModelError(unknown_name("robot file", "files", name, [known for known in names() if known != PENDULUM]))
@@ -58,7 +58,7 @@ def source(name: str) -> bytes:
 
 
 def pendulum(links: int, *, length: float = 1.0, mass: float = 1.0, radius: float = 0.02) -> Model:
-    """A chain of equal rods that swing in the x-z plane and hang down at q = 0.
+    """Build a chain of equal rods that swing in the x-z plane and hang down at q = 0.
 
     Args:
         links: how many; at least one.

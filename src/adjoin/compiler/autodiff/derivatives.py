@@ -15,7 +15,7 @@ from adjoin.compiler.ir.rewrite import copy
 
 
 def vjp(program: Program, wanted: Sequence[bool], seeded: Sequence[bool] | None = None) -> tuple[Program, list[int]]:
-    """The program of the vector-Jacobian product.
+    """Return the program of the vector-Jacobian product.
 
     Args:
         program: what to differentiate.
@@ -55,7 +55,7 @@ def vjp(program: Program, wanted: Sequence[bool], seeded: Sequence[bool] | None 
 
 
 def jvp(program: Program, moved: Sequence[bool]) -> tuple[Program, list[int]]:
-    """The program of the Jacobian-vector product.
+    """Return the program of the Jacobian-vector product.
 
     Args:
         program: what to differentiate.
@@ -97,7 +97,7 @@ def _gated(graph: Graph, guard: Expr, gradient: Expr) -> Expr:
 
 
 def _begin(program: Program) -> tuple[Graph, dict[Expr, Expr], list[list[Expr]]]:
-    """A new graph with the program's inputs, and where each of them went."""
+    """Return a new graph with the program's inputs, and where each of them went."""
     graph = Graph()
     sources = [input_nodes(graph, spec, i) for i, spec in enumerate(program.inputs)]
     return graph, dict(zip(chain(*program.computation.smooth[0]), chain(*sources), strict=True)), sources

@@ -115,7 +115,7 @@ def _horner(w: Writer, table: dict[int, tuple[float, ...]], z: str) -> str:
 
 
 def _at_most(w: Writer, x: str, bound: float) -> str:
-    """The smaller of the two; NaN stays NaN."""
+    """Return the smaller of the two; NaN stays NaN."""
     return w.select(w.lt(w.const(bound), x), w.const(bound), x)
 
 
@@ -147,7 +147,7 @@ def _nearest(w: Writer, x: str, scale: float, offset: int = 0) -> tuple[str, str
 
 
 def _reduce(w: Writer, x: str) -> tuple[str, str, str]:
-    """x as a count of quarter turns and a rest: (integer whose low bits hold the count, r, tail), rest = r + tail.
+    """Reduce x to a count of quarter turns and a remainder r + tail: (integer with the count in its low bits, r, tail).
 
     |r| <= π/4, give or take the error of the count; tail is the rounding error of r. Exact enough for |x| <= 1e4. From
     there to 2^21 (f64: 2^50) the rest has an absolute error: fused, 3e-6 at 2e6 (f64: 1e-16 at 1e9); not fused, that
@@ -166,7 +166,7 @@ def _reduce(w: Writer, x: str) -> tuple[str, str, str]:
 
 
 def sincos(w: Writer, x: str) -> tuple[str, str]:
-    """Sine and cosine of x.
+    """Write the sine and cosine of x.
 
     The nearest multiple of π/2 is taken off, then a polynomial for each, of degree 7 and 8 (f64: 13 and 14), and the
     two are swapped and negated by quadrant. At most 1.4 / 1.1 ulp for |x| <= 1e4, not fused 1.6 / 1.4; always within
@@ -186,7 +186,7 @@ def sincos(w: Writer, x: str) -> tuple[str, str]:
 
 
 def tan(w: Writer, x: str) -> str:
-    """Tangent of x.
+    """Write the tangent of x.
 
     The reduction of `sincos`, degree 15 (f64: 31), and in odd quadrants -1/tan from the sum and its rounding error.
     At most 1.4 / 1.2 ulp for |x| <= 1e4.
@@ -204,7 +204,7 @@ def tan(w: Writer, x: str) -> str:
 
 
 def _arc_root(w: Writer, x: str) -> tuple[str, str, str]:
-    """(whether |x| > 1/2, z, 2√z): there asin|x| = π/2 - 2 asin √z with z = (1 - |x|)/2; elsewhere z = x²."""
+    """Return (whether |x| > 1/2, z, 2√z): there asin|x| = π/2 - 2 asin √z with z = (1 - |x|)/2; elsewhere z = x²."""
     magnitude = w.abs(x)
     outer = w.lt(w.const(0.5), magnitude)
     z = w.select(outer, w.fma(magnitude, w.const(-0.5), w.const(0.5)), w.mul(x, x))
@@ -212,12 +212,12 @@ def _arc_root(w: Writer, x: str) -> tuple[str, str, str]:
 
 
 def _arc_rest(w: Writer, table: dict[int, tuple[float, ...]], s: str, z: str, base: str) -> str:
-    """What base + s lacks: the higher terms of an odd polynomial in s, and the digits of 0, π/2 or π past the float."""
+    """Write what base + s lacks: higher terms of an odd polynomial in s, and digits of 0, π/2 or π past the float."""
     return w.fma(base, w.const(_HALF_PI_MISSING[w.lane.bits]), w.mul(w.mul(s, z), _horner(w, table, z)))
 
 
 def asin(w: Writer, x: str) -> str:
-    """Arc sine of x, NaN outside [-1, 1].
+    """Write the arc sine of x, NaN outside [-1, 1].
 
     Degree 11 (f64: 27) on |x| <= 1/2; beyond, π/2 - 2 asin √((1 - |x|)/2) with the same polynomial. At most 1.2 / 1.1
     ulp.
@@ -233,7 +233,7 @@ def asin(w: Writer, x: str) -> str:
 
 
 def acos(w: Writer, x: str) -> str:
-    """Arc cosine of x, NaN outside [-1, 1].
+    """Write the arc cosine of x, NaN outside [-1, 1].
 
     The reduction and polynomial of `asin`, put together so that nothing cancels near x = 1. At most 1.2 / 1.1 ulp.
     """
@@ -247,7 +247,7 @@ def acos(w: Writer, x: str) -> str:
 
 
 def atan2(w: Writer, y: str, x: str) -> str:
-    """Angle of the point (x, y), with the signed zeros and infinities of C99.
+    """Write the angle of the point (x, y), with the signed zeros and infinities of C99.
 
     Smaller over larger magnitude, degree 19 (f64: 41) on [0, 1], then the octant. At most 1.6 / 1.4 ulp, of which
     rounding the quotient is 1.
@@ -269,7 +269,7 @@ def atan2(w: Writer, y: str, x: str) -> str:
 
 
 def _expm1_reduced(w: Writer, x: str, offset: int) -> tuple[str, str]:
-    """(integer whose low bits hold n + offset, e^r - 1) with x = n ln 2 + r, |r| <= ln(2)/2."""
+    """Return (integer whose low bits hold n + offset, e^r - 1) with x = n ln 2 + r, |r| <= ln(2)/2."""
     k, n = _nearest(w, x, float(1 / _LN2), offset)
     r = x
     for piece in _LN2_PIECES[w.lane.bits]:
@@ -278,12 +278,12 @@ def _expm1_reduced(w: Writer, x: str, offset: int) -> tuple[str, str]:
 
 
 def _power(w: Writer, exponent: str) -> str:
-    """2^(k - bias) for a biased exponent k in the low bits of an integer."""
+    """Write 2^(k - bias) for a biased exponent k in the low bits of an integer."""
     return w.from_bits(w.integer("shl", exponent, w.iconst(_MANTISSA[w.lane.bits])))
 
 
 def exp(w: Writer, x: str) -> str:
-    """e^x, with gradual underflow.
+    """Write e^x, with gradual underflow.
 
     The nearest multiple of ln 2 is taken off, degree 6 (f64: 11), then two powers of two, since one cannot reach a
     subnormal. At most 1.1 / 1.0 ulp.
@@ -299,7 +299,7 @@ def exp(w: Writer, x: str) -> str:
 
 
 def log(w: Writer, x: str) -> str:
-    """Natural logarithm of x, subnormals included.
+    """Write the natural logarithm of x, subnormals included.
 
     x = 2^e m with m in [√½, √2) and log m = 2 atanh s, s = (m - 1)/(m + 1), of degree 7 (f64: 15). At most 1.0 / 0.9
     ulp.
@@ -329,7 +329,7 @@ def log(w: Writer, x: str) -> str:
 
 
 def tanh(w: Writer, x: str) -> str:
-    """Hyperbolic tangent of x.
+    """Write the hyperbolic tangent of x.
 
     Degree 11 (f64: 25) below 0.65; beyond, 1 - 2/(e^2|x| + 1) with the polynomial of `exp`. At most 1.2 / 1.2 ulp.
     """
@@ -345,7 +345,7 @@ def tanh(w: Writer, x: str) -> str:
 
 
 def floor(w: Writer, x: str) -> str:
-    """Largest integer not above x; exact. By adding and subtracting 2^mantissa, as SSE2 has no such instruction."""
+    """Write the largest integer not above x, by adding and subtracting 2^mantissa: SSE2 has no such instruction."""
     two_to_mantissa = w.const(2.0 ** _MANTISSA[w.lane.bits])
     a = w.abs(x)
     nearest = w.copysign(w.sub(w.add(a, two_to_mantissa), two_to_mantissa), x)
@@ -354,6 +354,6 @@ def floor(w: Writer, x: str) -> str:
 
 
 def sign(w: Writer, x: str) -> str:
-    """-1, 0 or 1; zeros and NaN pass through."""
+    """Write the sign, -1, 0 or 1; zeros and NaN pass through."""
     unit = w.copysign(w.const(1.0), x)
     return w.select(w.lt(w.const(0.0), w.abs(x)), unit, x)

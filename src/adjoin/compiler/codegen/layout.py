@@ -18,24 +18,24 @@ class Layout:
 
     @classmethod
     def of(cls, program: Program) -> "Layout":
-        """The layout of a program's arguments."""
+        """Return the layout of a program's arguments."""
         return cls(len(program.inputs) + len(program.outputs), program.integers)
 
     @property
     def words(self) -> int:
-        """Length of the array."""
+        """Return the length of the array."""
         return 3 * self.tensors + len(self.integers) + 2
 
     def integer(self, name: str) -> int:
-        """Where a run-time integer lies."""
+        """Return where a run-time integer lies."""
         return 3 * self.tensors + self.integers.index(name)
 
     @property
     def batch(self) -> int:
-        """Where the number of environments lies."""
+        """Return where the number of environments lies."""
         return self.words - 2
 
     @property
     def workspace(self) -> int:
-        """Where the address of the workspace lies."""
+        """Return where the address of the workspace lies."""
         return self.words - 1

@@ -18,7 +18,7 @@ class Memory(Protocol):
     """Writes the code that moves rows of tensors. `tensor` is the position of a tensor, inputs before outputs."""
 
     def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
-        """The given columns of an input, and maybe others that come along, one operand a column.
+        """Return the given columns of an input, and maybe others that come along, one operand a column.
 
         Args:
             tensor: which.
@@ -33,17 +33,17 @@ class Memory(Protocol):
         ...
 
     def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
-        """One number of a table; `index` is an i32, one for each lane unless it is uniform."""
+        """Return one number of a table; `index` is an i32, one for each lane unless it is uniform."""
         ...
 
     def chunks(self, spec: TensorSpec) -> list[tuple[int, int]]:
-        """The pieces in which rows are written: first column and count of each. They may overlap."""
+        """Return the pieces in which rows are written: first column and count of each. They may overlap."""
         ...
 
     def loads_at_start(self, tensor: int, spec: TensorSpec) -> bool:
-        """Whether an input is best read at the start of the kernel, rather than when first used."""
+        """Return whether an input is best read at the start of the kernel, rather than when first used."""
         ...
 
     def can_reload(self, tensor: int) -> bool:
-        """Whether an input stays at hand, so that its values need not be spilled."""
+        """Return whether an input stays at hand, so that its values need not be spilled."""
         ...

@@ -26,41 +26,41 @@ class Lane:
     fma: bool
 
     def vector(self, scalar: str) -> str:
-        """The LLVM type of `width` elements of type `scalar`."""
+        """Return the LLVM type of `width` elements of type `scalar`."""
         return scalar if self.width == 1 else f"<{self.width} x {scalar}>"
 
     @property
     def scalar(self) -> str:
-        """LLVM type of one element, `float` or `double`."""
+        """Return the LLVM type of one element, `float` or `double`."""
         return "float" if self.bits == 32 else "double"
 
     @property
     def float(self) -> str:
-        """LLVM type of a value."""
+        """Return the LLVM type of a value."""
         return self.vector(self.scalar)
 
     @property
     def int(self) -> str:
-        """LLVM type of an integer of the same size, lane by lane."""
+        """Return the LLVM type of an integer of the same size, lane by lane."""
         return self.vector(f"i{self.bits}")
 
     @property
     def bool(self) -> str:
-        """LLVM type of a comparison."""
+        """Return the LLVM type of a comparison."""
         return self.vector("i1")
 
     def type_of(self, kind: str) -> str:
-        """LLVM type of a value of a graph that differs between lanes."""
+        """Return the LLVM type of a value of a graph that differs between lanes."""
         return {FLOAT: self.float, BOOL: self.bool, INT: self.vector("i32")}[kind]
 
     @property
     def suffix(self) -> str:
-        """Suffix of overloaded intrinsics: f32, v16f32, ..."""
+        """Return the suffix of overloaded intrinsics: f32, v16f32, ..."""
         return f"f{self.bits}" if self.width == 1 else f"v{self.width}f{self.bits}"
 
 
 def float_literal(value: float, bits: int) -> str:
-    """The exact LLVM spelling of a constant, rounded to the format first."""
+    """Return the exact LLVM spelling of a constant, rounded to the format first."""
     if bits == 32:
         try:
             value = struct.unpack("f", struct.pack("f", value))[0]
@@ -80,7 +80,7 @@ class Writer:
         self._count = 0
 
     def name(self) -> str:
-        """A fresh local name."""
+        """Return a fresh local name."""
         self._count += 1
         return f"%t{self._count}"
 
@@ -105,11 +105,11 @@ class Writer:
         return self.emit(f"call {result} @{name}({', '.join(f'{kind} {operand}' for kind, operand in arguments)})")
 
     def splat(self, scalar: str, literal: str) -> str:
-        """A constant operand equal in every lane."""
+        """Return a constant operand equal in every lane."""
         return literal if self.lane.width == 1 else f"splat ({scalar} {literal})"
 
     def any_lane(self, condition: str) -> str:
-        """Whether a condition holds in any lane, as an i1."""
+        """Return whether a condition holds in any lane, as an i1."""
         if self.lane.width == 1:
             return condition
         name = f"llvm.vector.reduce.or.v{self.lane.width}i1"
@@ -118,81 +118,81 @@ class Writer:
     # Floats -----------------------------------------------------------------------------------------------------
 
     def const(self, value: float) -> str:
-        """A float constant."""
+        """Return a float constant."""
         return self.splat(self.lane.scalar, float_literal(value, self.lane.bits))
 
     def add(self, a: str, b: str) -> str:
-        """a + b."""
+        """Write a + b."""
         return self.emit(f"fadd {self.lane.float} {a}, {b}")
 
     def sub(self, a: str, b: str) -> str:
-        """a - b."""
+        """Write a - b."""
         return self.emit(f"fsub {self.lane.float} {a}, {b}")
 
     def mul(self, a: str, b: str) -> str:
-        """a * b."""
+        """Write a * b."""
         return self.emit(f"fmul {self.lane.float} {a}, {b}")
 
     def div(self, a: str, b: str) -> str:
-        """a / b."""
+        """Write a / b."""
         return self.emit(f"fdiv {self.lane.float} {a}, {b}")
 
     def neg(self, a: str) -> str:
-        """-a."""
+        """Write -a."""
         return self.emit(f"fneg {self.lane.float} {a}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """a * b + c, rounded once where the target can, twice where it cannot."""
+        """Write a * b + c, rounded once where the target can, twice where it cannot."""
         if not self.lane.fma:
             return self.add(self.mul(a, b), c)
         kind = self.lane.float
         return self.intrinsic(f"llvm.fma.{self.lane.suffix}", kind, (kind, a), (kind, b), (kind, c))
 
     def unary(self, intrinsic: str, a: str) -> str:
-        """An intrinsic of one float, such as sqrt or fabs."""
+        """Write an intrinsic of one float, such as sqrt or fabs."""
         return self.intrinsic(f"llvm.{intrinsic}.{self.lane.suffix}", self.lane.float, (self.lane.float, a))
 
     def sqrt(self, a: str) -> str:
-        """Square root, correctly rounded."""
+        """Write the square root, correctly rounded."""
         return self.unary("sqrt", a)
 
     def abs(self, a: str) -> str:
-        """|a|."""
+        """Write |a|."""
         return self.unary("fabs", a)
 
     def copysign(self, magnitude: str, sign: str) -> str:
-        """The magnitude of one value with the sign bit of another."""
+        """Return the magnitude of one value with the sign bit of another."""
         kind = self.lane.float
         return self.intrinsic(f"llvm.copysign.{self.lane.suffix}", kind, (kind, magnitude), (kind, sign))
 
     # Conditions: comparisons are false where an operand is NaN, but for `ne` --------------------------------------
 
     def lt(self, a: str, b: str) -> str:
-        """a < b."""
+        """Write a < b."""
         return self.emit(f"fcmp olt {self.lane.float} {a}, {b}")
 
     def le(self, a: str, b: str) -> str:
-        """a <= b."""
+        """Write a <= b."""
         return self.emit(f"fcmp ole {self.lane.float} {a}, {b}")
 
     def eq(self, a: str, b: str) -> str:
-        """a == b."""
+        """Write a == b."""
         return self.emit(f"fcmp oeq {self.lane.float} {a}, {b}")
 
     def ne(self, a: str, b: str) -> str:
-        """a != b."""
+        """Write a != b."""
         return self.emit(f"fcmp une {self.lane.float} {a}, {b}")
 
     def logical_and(self, a: str, b: str) -> str:
-        """Whether both conditions hold."""
+        """Return whether both conditions hold."""
         return self.emit(f"and {self.lane.bool} {a}, {b}")
 
     def logical_or(self, a: str, b: str) -> str:
-        """Whether one of two conditions holds."""
+        """Return whether one of two conditions holds."""
         return self.emit(f"or {self.lane.bool} {a}, {b}")
 
     def logical_not(self, a: str) -> str:
-        """Whether a condition does not hold."""
+        """Return whether a condition does not hold."""
         return self.emit(f"xor {self.lane.bool} {a}, {self.splat('i1', 'true')}")
 
     def select(self, condition: str, a: str, b: str, kind: str = FLOAT) -> str:
@@ -203,11 +203,11 @@ class Writer:
     # Integers of the float's size, for exponents and bits -------------------------------------------------------
 
     def iconst(self, value: int) -> str:
-        """An integer constant."""
+        """Return an integer constant."""
         return self.splat(f"i{self.lane.bits}", str(value))
 
     def integer(self, operation: str, a: str, b: str) -> str:
-        """add, sub, mul, and, or, xor, shl, lshr or ashr on integers."""
+        """Write one of add, sub, mul, and, or, xor, shl, lshr or ashr on integers."""
         return self.emit(f"{operation} {self.lane.int} {a}, {b}")
 
     def icompare(self, relation: str, a: str, b: str) -> str:
@@ -220,13 +220,13 @@ class Writer:
         return self.emit(f"select {self.lane.bool} {condition}, {kind} {a}, {kind} {b}")
 
     def to_bits(self, a: str) -> str:
-        """The bits of a float as an integer."""
+        """Return the bits of a float as an integer."""
         return self.emit(f"bitcast {self.lane.float} {a} to {self.lane.int}")
 
     def from_bits(self, a: str) -> str:
-        """The float that has these bits."""
+        """Return the float that has these bits."""
         return self.emit(f"bitcast {self.lane.int} {a} to {self.lane.float}")
 
     def to_float(self, a: str) -> str:
-        """An integer as a float."""
+        """Return an integer as a float."""
         return self.emit(f"sitofp {self.lane.int} {a} to {self.lane.float}")

@@ -39,7 +39,7 @@ Solve = Callable[[list[Expr]], Sequence[Any]]
 
 
 def implicit(values: Sequence[Any], residual: Solve, solve: Solve, transposed: Solve | None = None) -> list[Any]:
-    """The same values, whose derivatives are those of the solution of residual(x) = 0.
+    """Return the same values, whose derivatives are those of the solution of residual(x) = 0.
 
     Args:
         values: the solution, as computed; outside of a traced function they come back as they are.
@@ -61,12 +61,12 @@ def implicit(values: Sequence[Any], residual: Solve, solve: Solve, transposed: S
 
 
 def solutions(node: Expr) -> list[Expr]:
-    """The results of an `implicit` node."""
+    """Return the results of an `implicit` node."""
     return [node.graph.node("get", (node,), i) for i in range(len(node.args))]
 
 
 def guard(condition: Expr) -> None:
-    """Where a condition does not hold, all gradients of the function that is being traced are exactly 0.
+    """Make all gradients of the function that is being traced exactly 0 where a condition does not hold.
 
     Even where its inputs or its derivatives are not finite, which a product with 0 would keep.
     """
@@ -75,5 +75,5 @@ def guard(condition: Expr) -> None:
 
 
 def detach(values: Sequence[Any]) -> list[Any]:
-    """The same values, as constants to every derivative."""
+    """Return the same values, as constants to every derivative."""
     return implicit(values, lambda x: x, lambda b: b)

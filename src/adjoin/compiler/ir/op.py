@@ -60,7 +60,7 @@ class Op:
     numpy: str | None = None
 
     def partials(self, result: Any, *args: Any) -> "Branch | list[list[Any]]":
-        """The derivative, with each partial as a list of factors; an error if there is no rule for it."""
+        """Return the derivative, with each partial as a list of factors; an error if there is no rule for it."""
         if self.derivative is None:
             raise TraceError(
                 f"the operation '{self.name}' has no derivative; adjoin.compiler.ir.ops is where to add one"
@@ -73,7 +73,7 @@ class Op:
 
     @property
     def is_construct(self) -> bool:
-        """Whether whoever walks a graph needs a rule of its own for it."""
+        """Return whether whoever walks a graph needs a rule of its own for it."""
         return self.lower is None
 
 
@@ -92,7 +92,7 @@ class Branch(NamedTuple):
 
 
 def FLAT(*_: Any) -> tuple[()]:
-    """The derivative of an operation that is constant wherever it has a derivative."""
+    """Return the derivative of an operation that is constant wherever it has a derivative."""
     return ()
 
 
@@ -102,7 +102,7 @@ class Traced:
     __slots__ = ()
 
     def apply(self, op: str, args: tuple[Any, ...]) -> Any:
-        """The result of an operation on this value and others."""
+        """Return the result of an operation on this value and others."""
         raise NotImplementedError
 
 

@@ -66,17 +66,17 @@ class Computation:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """What to compute and in which order."""
+        """Return what to compute and in which order."""
         return make_schedule([*chain(*self.targets)])
 
     @cached_property
     def digest(self) -> str:
-        """A hash of what is computed."""
+        """Return a hash of what is computed."""
         return digest_schedule(self.schedule, [*chain(*self.sources)])
 
     @cached_property
     def key(self) -> str:
-        """A hash of what is computed and of how it is differentiated."""
+        """Return a hash of what is computed and of how it is differentiated."""
         sources, targets = self.smooth
         if targets is self.targets and self.guard is None:
             return self.digest
@@ -85,12 +85,12 @@ class Computation:
 
     @cached_property
     def operations(self) -> int:
-        """Live arithmetic nodes; those of a loop's body count once."""
+        """Return the number of live arithmetic nodes; those of a loop's body count once."""
         return _count(self.schedule)
 
     @cached_property
     def work(self) -> int:
-        """A rough number of instructions an environment takes; loops of run-time length count as a hundred steps."""
+        """Estimate the instructions per environment; loops of run-time length count as a hundred steps."""
         return _work(self.schedule)
 
 
@@ -115,37 +115,37 @@ class Program:
 
     @property
     def sources(self) -> Nodes:
-        """For each input its nodes."""
+        """Return the nodes of each input."""
         return self.computation.sources
 
     @property
     def targets(self) -> Nodes:
-        """For each output its nodes."""
+        """Return the nodes of each output."""
         return self.computation.targets
 
     @property
     def schedule(self) -> Schedule:
-        """What to compute and in which order."""
+        """Return what to compute and in which order."""
         return self.computation.schedule
 
     @property
     def operations(self) -> int:
-        """Live arithmetic nodes; those of a loop's body count once."""
+        """Return the number of live arithmetic nodes; those of a loop's body count once."""
         return self.computation.operations
 
     @property
     def work(self) -> int:
-        """A rough number of instructions an environment takes."""
+        """Return a rough number of instructions an environment takes."""
         return self.computation.work
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that decides what the kernel computes."""
+        """Return a hash of everything that decides what the kernel computes."""
         return hash_of(self._tensors, self.computation.digest)
 
     @cached_property
     def key(self) -> str:
-        """A hash of what it computes and of how it is differentiated."""
+        """Return a hash of what it computes and of how it is differentiated."""
         return hash_of(self._tensors, self.computation.key)
 
     @property
@@ -156,14 +156,14 @@ class Program:
         return f"{self.name} ({self.operations:,} operations)"
 
     def with_shared(self, shared: Sequence[bool]) -> "Program":
-        """The same program with some inputs read once for the whole batch."""
+        """Return the same program with some inputs read once for the whole batch."""
         if tuple(shared) == tuple(spec.shared for spec in self.inputs):
             return self
         inputs = tuple(replace(spec, shared=is_shared) for spec, is_shared in zip(self.inputs, shared, strict=True))
         return replace(self, inputs=inputs)
 
     def without_sums(self) -> "Program":
-        """The same program with every output given for each environment."""
+        """Return the same program with every output given for each environment."""
         return replace(self, outputs=tuple(replace(spec, shared=False) for spec in self.outputs))
 
 
@@ -236,7 +236,7 @@ def make_program(
     targets: Sequence[list[Expr]],
     guard: Expr | None = None,
 ) -> Program:
-    """A program of nodes; if there are rules for derivatives in their graph, what runs is a copy without them."""
+    """Build a program of nodes; what runs is a copy without rules for derivatives, if there are any."""
     smooth = tuple(sources), tuple(targets)
     plain = smooth
     if has_rules([*chain(*targets)]):
@@ -248,7 +248,7 @@ def make_program(
 
 
 def input_nodes(graph: Graph, spec: TensorSpec, position: int) -> list[Expr]:
-    """The nodes of an input tensor of a kernel."""
+    """Return the nodes of an input tensor of a kernel."""
     if spec.table:
         table = graph.fresh("table", (), position, TABLE)
         table.width = spec.size

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The scalars of a nested structure of lists, tuples, dicts and object arrays, in order."""
+    """Return the scalars of a nested structure of lists, tuples, dicts and object arrays, in order."""
     if isinstance(tree, np.ndarray):
         yield from tree.ravel().tolist()
     elif isinstance(tree, dict):
@@ -21,7 +21,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def rebuild(tree: Any, values: Iterator[Any]) -> Any:
-    """The same structure with its scalars replaced, in order."""
+    """Return the same structure with its scalars replaced, in order."""
     if isinstance(tree, np.ndarray):
         result = np.empty(tree.shape, dtype=object)
         flat = result.reshape(-1)
@@ -39,7 +39,7 @@ def rebuild(tree: Any, values: Iterator[Any]) -> Any:
 
 
 def structure(tree: Any) -> Any:
-    """A comparable description of the nesting, for messages and for checking that a body keeps its carry's shape."""
+    """Return a comparable description of the nesting, for messages and for checking the carry of a body."""
     if isinstance(tree, np.ndarray):
         return ("array", tree.shape)
     if isinstance(tree, dict):

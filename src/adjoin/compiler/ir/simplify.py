@@ -15,7 +15,7 @@ def _is_zero(value: "Expr") -> bool:
 
 
 def add(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of x + y."""
+    """Simplify x + y."""
     if _is_zero(x):
         return y
     if _is_zero(y):
@@ -28,7 +28,7 @@ def add(x: "Expr", y: "Expr") -> "Expr | None":
 
 
 def sub(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of x - y."""
+    """Simplify x - y."""
     if _is_zero(y):
         return x
     if _is_zero(x):
@@ -43,7 +43,7 @@ def sub(x: "Expr", y: "Expr") -> "Expr | None":
 
 
 def mul(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of x y."""
+    """Simplify x y."""
     if y.op == "const":
         x, y = y, x
     if x.op == "const":
@@ -68,7 +68,7 @@ def mul(x: "Expr", y: "Expr") -> "Expr | None":
 
 
 def div(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of x / y."""
+    """Simplify x / y."""
     if _is_zero(x):
         return x.graph.const(0.0)
     if y.op == "const" and y.value != 0.0 and math.isfinite(y.value):
@@ -81,24 +81,24 @@ def div(x: "Expr", y: "Expr") -> "Expr | None":
 
 
 def neg(x: "Expr") -> "Expr | None":
-    """Of -x."""
+    """Simplify -x."""
     if x.op == "neg":
         return x.args[0]
     return x.args[1] - x.args[0] if x.op == "sub" else None
 
 
 def absolute(x: "Expr") -> "Expr | None":
-    """Of |x|."""
+    """Simplify |x|."""
     return abs(x.args[0]) if x.op in ("neg", "abs") else None
 
 
 def extremum(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of the smaller or larger of two."""
+    """Simplify the smaller or larger of two."""
     return x if x is y else None
 
 
 def and_(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of x & y."""
+    """Simplify x & y."""
     for this, other in ((x, y), (y, x)):
         if this.op == "boolean":
             return other if this.data else this
@@ -106,7 +106,7 @@ def and_(x: "Expr", y: "Expr") -> "Expr | None":
 
 
 def or_(x: "Expr", y: "Expr") -> "Expr | None":
-    """Of x | y."""
+    """Simplify x | y."""
     for this, other in ((x, y), (y, x)):
         if this.op == "boolean":
             return this if this.data else other
@@ -114,12 +114,12 @@ def or_(x: "Expr", y: "Expr") -> "Expr | None":
 
 
 def select(condition: "Expr", a: "Expr", b: "Expr") -> "Expr | None":
-    """Of a choice."""
+    """Simplify a choice."""
     if condition.op == "boolean":
         return a if condition.data else b
     return a if a is b else None
 
 
 def not_(x: "Expr") -> "Expr | None":
-    """Of ~x."""
+    """Simplify ~x."""
     return x.args[0] if x.op == "not" else None

@@ -31,19 +31,19 @@ class Target(Protocol):
 
     @property
     def description(self) -> str:
-        """What it is, for messages: "compiling ... for this CPU"."""
+        """Return what it is, for messages: "compiling ... for this CPU"."""
         ...
 
     def lanes(self, bits: int) -> Sequence[Lane]:
-        """The lane types that a program is compiled for, one after the other, for floats of 32 or 64 bits."""
+        """Return the lane types that a program is compiled for, one after the other, for floats of 32 or 64 bits."""
         ...
 
     def render(self, program: Program, lane: Lane) -> Rendered:
-        """The text of the kernel in LLVM IR: the frame of the processor around what `codegen.renderer` writes."""
+        """Return the kernel in LLVM IR: the frame of the processor around what `codegen.renderer` writes."""
         ...
 
     def compile(self, rendered: Rendered) -> bytes:
-        """Machine code."""
+        """Return machine code."""
         ...
 
 
@@ -51,7 +51,7 @@ class Executable(Protocol):
     """A program, ready to run in one float format on one device."""
 
     def partial_sums(self, batch: int) -> int:
-        """How many rows a launch writes of an output that is summed over the batch; the caller adds them up."""
+        """Return how many rows a launch writes of an output that is summed over the batch; the caller adds them up."""
         ...
 
     def launch(
@@ -73,11 +73,11 @@ class Backend(Protocol):
     """Whatever makes executables for a type of device."""
 
     def executable(self, program: Program, bits: int, device: torch.device) -> Executable:
-        """The program, compiled or to be compiled at the first launch."""
+        """Return the program, compiled or to be compiled at the first launch."""
         ...
 
     def target(self, name: str) -> Target | None:
-        """The processor of a name that this backend compiles for; None if it is not one of its."""
+        """Return the processor of a name that this backend compiles for; None if it is not one of its."""
         ...
 
 
@@ -96,7 +96,7 @@ def register(device_type: str, backend: Backend) -> None:
 
 
 def backend_for(device_type: str) -> Backend:
-    """The backend that serves devices of a type."""
+    """Return the backend that serves devices of a type."""
     if device_type not in _registered:
         module: Any = importlib.import_module(_MODULES.get(device_type, _FALLBACK))
         _registered[device_type] = module
@@ -104,7 +104,7 @@ def backend_for(device_type: str) -> Backend:
 
 
 def find_target(name: str) -> Target:
-    """The processor of a name: "host" for this CPU, or a GPU's architecture such as "sm_90"."""
+    """Return the processor of a name: "host" for this CPU, or a GPU's architecture such as "sm_90"."""
     for device_type in {**_MODULES, **_registered}:
         target = backend_for(device_type).target(name)
         if target is not None:
@@ -127,17 +127,17 @@ class Binary:
     shared: int
 
     def pack(self) -> bytes:
-        """A cache entry."""
+        """Return a cache entry."""
         return json.dumps({"workspace": self.workspace, "shared": self.shared}).encode() + b"\n" + self.code
 
     @classmethod
     def unpack(cls, entry: bytes) -> "Binary":
-        """What a cache entry holds."""
+        """Return what a cache entry holds."""
         facts, _, code = entry.partition(b"\n")
         return cls(code, **json.loads(facts))
 
     def workspace_elements(self, names: Sequence[str], integers: Sequence[int]) -> int:
-        """Elements of workspace a lane, given the run-time integers."""
+        """Return the elements of workspace per lane, for the run-time integers."""
         factors = self.workspace
         return factors[""] + sum(factors.get(name, 0) * value for name, value in zip(names, integers, strict=True))
 
@@ -162,7 +162,7 @@ def prebuild(program: Program, bits: int, target: Target, cache: Cache) -> None:
 
 @lru_cache(maxsize=1)
 def versions() -> str:
-    """What else decides the code: LLVM, and this compiler to the letter, so that an edited one finds nothing old."""
+    """Return what else decides the code: LLVM, and the source of this compiler, so that edits find nothing old."""
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     compiler = digest(*[source.read_bytes() for source in sources])
     return f"{__version__} {compiler} llvmlite {llvmlite.__version__} LLVM {llvm.llvm_version_info}"
@@ -171,7 +171,7 @@ def versions() -> str:
 def tensor_words(
     program: Program, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int
 ) -> tuple[list[int], list[torch.Tensor]]:
-    """The words of `Layout` that describe the tensors, and copies of tensors that must live until the launch."""
+    """Return the words of `Layout` that describe the tensors, and copies of tensors that must live until the launch."""
     words: list[int] = []
     copies: list[torch.Tensor] = []
     for spec, tensor in zip(program.inputs, inputs, strict=True):

@@ -24,7 +24,7 @@ class BoundedCache(Generic[Value]):
         self._clock = itertools.count()
 
     def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """The value of a key, computed unless it is here."""
+        """Return the value of a key, computed unless it is here."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._compute(key, compute)
@@ -41,7 +41,7 @@ class BoundedCache(Generic[Value]):
         return len(self._entries)
 
     def items(self) -> list[tuple[Hashable, Value]]:
-        """What is here, by key."""
+        """Return what is here, by key."""
         return [(key, entry.value) for key, entry in list(self._entries.items())]
 
     def _compute(self, key: Hashable, compute: Callable[[], Value]) -> "_Entry[Value]":
@@ -78,11 +78,11 @@ class PerOwner(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, owner: Any, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """The value of an owner's key, computed unless it is here. The value must not hold the owner."""
+        """Return the value of an owner's key, computed unless it is here. The value must not hold the owner."""
         return self.of(owner).get(key, compute)
 
     def of(self, owner: Any) -> BoundedCache[Value]:
-        """The cache of an owner."""
+        """Return the cache of an owner."""
         cache = self._caches.get(owner)
         if cache is None:
             with self._lock:

@@ -49,7 +49,7 @@ class _Refused(OSError):
 
 
 def digest(*parts: str | bytes) -> str:
-    """Hashes a sequence of parts into a key.
+    """Hash a sequence of parts into a key.
 
     Each part is prefixed with its type and length, so different sequences never hash the same bytes:
     `("ab", "c")`, `("a", "bc")` and `(b"ab", b"c")` are three keys.
@@ -73,7 +73,7 @@ class Cache:
     """
 
     def __init__(self, folder: Path | None = None):
-        """Chooses the folder; touches no file.
+        """Choose the folder, without touching a file.
 
         Args:
             folder: where entries live. By default the environment decides: `ADJOIN_CACHE_DIR` if set (`off` or `0`
@@ -83,7 +83,7 @@ class Cache:
         self.folder = _default_folder() if folder is None else Path(folder)
 
     def get(self, key: str) -> bytes | None:
-        """Returns the kernel stored under `key`, or `None` if there is none that can be trusted."""
+        """Return the kernel stored under `key`, or `None` if there is none that can be trusted."""
         name = _entry_name(key)
         if self.folder is None:
             return None
@@ -97,7 +97,7 @@ class Cache:
             return None
 
     def put(self, key: str, payload: bytes) -> None:
-        """Stores a kernel, atomically. Does nothing but warn, once a process, where that is not possible."""
+        """Store a kernel, atomically. Only warn, once per process, where that is not possible."""
         name = _entry_name(key)
         if self.folder is None:
             return
@@ -112,15 +112,15 @@ class Cache:
             _warn(self.folder, problem)
 
     def entries(self) -> dict[str, int]:
-        """Bytes on disk by key, unverified; empty where the folder is absent or refused."""
+        """Return the bytes on disk by key, unverified; empty where the folder is absent or refused."""
         return self._entries(remove=False)
 
     def size(self) -> int:
-        """Bytes on disk of all entries."""
+        """Return the bytes on disk of all entries."""
         return sum(self.entries().values())
 
     def clear(self) -> int:
-        """Deletes our entries and partial files, and nothing else that may lie in the folder.
+        """Delete our entries and partial files, and nothing else that may lie in the folder.
 
         Returns:
             The number of entries deleted.
@@ -187,7 +187,7 @@ class _Directory:
         return os.listdir(self._prefix if self._fd is None else self._fd)
 
     def files(self, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], os.stat_result]]:
-        """Our own regular files whose names match."""
+        """Return our own regular files whose names match."""
         for match in filter(None, map(pattern.fullmatch, self._names())):
             with suppress(FileNotFoundError):
                 status = os.stat(self._prefix + match.string, dir_fd=self._fd, follow_symlinks=False)
@@ -195,20 +195,20 @@ class _Directory:
                     yield match, status
 
     def remove(self, name: str) -> bool:
-        """Unlinks a name: a symlink itself, never its target, and never a directory."""
+        """Unlink a name: a symlink itself, never its target, and never a directory."""
         with suppress(OSError):
             os.unlink(self._prefix + name, dir_fd=self._fd)
             return True
         return False
 
     def sweep(self, older_than: float) -> None:
-        """Removes the partial files of writers that were killed, by age in seconds."""
+        """Remove the partial files of writers that were killed, by age in seconds."""
         for match, status in self.files(_PARTIAL):
             if status.st_mtime <= time.time() - older_than:
                 self.remove(match.string)
 
     def read(self, name: str, key: str) -> bytes | None:
-        """The payload of an entry; `None` for a corrupt one, which is removed so that it gets written anew."""
+        """Return the payload of an entry; `None` for a corrupt one, which is removed so that it gets written anew."""
         # Asked of the name too, so that a device is never opened; what counts is the answer for the open descriptor.
         self._demand_ours(name, os.stat(self._prefix + name, dir_fd=self._fd, follow_symlinks=False))
         descriptor = os.open(self._prefix + name, _READ, dir_fd=self._fd)
@@ -232,7 +232,7 @@ class _Directory:
             raise _Refused(f"{name} {fault}")
 
     def write(self, name: str, *blocks: bytes) -> None:
-        """Creates or replaces an entry; readers see the old file or the whole new one."""
+        """Create or replace an entry; readers see the old file or the whole new one."""
         partial = f"{os.urandom(16).hex()}.partial"
         try:
             descriptor = os.open(self._prefix + partial, _WRITE, 0o600, dir_fd=self._fd)
@@ -254,7 +254,7 @@ class _Directory:
 
 
 def _fault(status: os.stat_result) -> str | None:
-    """What makes a file none of ours, whatever it contains."""
+    """Return what makes a file none of ours, whatever it contains."""
     if not stat.S_ISREG(status.st_mode):
         return "is a symlink" if stat.S_ISLNK(status.st_mode) else "is not a regular file"
     if _POSIX and status.st_uid != os.geteuid():
@@ -265,7 +265,7 @@ def _fault(status: os.stat_result) -> str | None:
 
 
 def _header(key: str, payload: bytes) -> bytes:
-    """The only header that key and payload can have: writing and verifying are the same function."""
+    """Return the only header that key and payload can have: writing and verifying are the same function."""
     return _HEADER.pack(_MAGIC, _VERSION, bytes.fromhex(key), len(payload), hashlib.sha256(payload).digest())
 
 

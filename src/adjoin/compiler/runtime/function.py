@@ -82,7 +82,7 @@ class Function:
         return self._build(call(self.kernel, tensors, lengths, batches))
 
     def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
-        """The batch shape of each input; None if one of them is not plainly right. Calls go through it: it is quick."""
+        """Return the batch shape of each input; None if one is not plainly right. It is on the fast path of calls."""
         first = tensors[0]
         if type(first) is not torch.Tensor:
             return None
@@ -153,7 +153,7 @@ class Function:
         return arguments
 
     def _lengths(self, arguments: dict[str, Any], tensors: list[torch.Tensor]) -> tuple[int, ...]:
-        """The run-time integers: those among the arguments, and the number of steps of the streams."""
+        """Return the run-time integers: those among the arguments, and the number of steps of the streams."""
         values: dict[str, int] = {}
         for name in self._integers:
             value = arguments[name]
@@ -217,7 +217,7 @@ def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
 
 
 def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
-    """Puts results into the structure that the traced function returned."""
+    """Put results into the structure that the traced function returned."""
     if structure == 0:
         return lambda results: results[0]
     if isinstance(structure, dict) and all(isinstance(place, int) for place in structure.values()):

@@ -41,23 +41,23 @@ class Kernel:
             self._original, self._variants = original, original._variants
 
     def with_shared(self, shared: tuple[bool, ...]) -> "Kernel":
-        """The kernel that reads these inputs once for the batch."""
+        """Return the kernel that reads these inputs once for the batch."""
         if shared == self.shared:
             return self
         return self._variants.get(("shared", shared), lambda: Kernel(self.program.with_shared(shared)))
 
     def without_sums(self) -> "Kernel":
-        """The kernel that gives the gradients of shared inputs for each environment."""
+        """Return the kernel that gives the gradients of shared inputs for each environment."""
         if not any(spec.shared for spec in self.program.outputs):
             return self
         return self._variants.get("without sums", lambda: Kernel(self.program.without_sums()))
 
     def vjp(self, wanted: tuple[bool, ...], seeded: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
-        """The kernel of the vector-Jacobian product, see `adjoin.compiler.autodiff.derivatives.vjp`."""
+        """Return the kernel of the vector-Jacobian product, see `adjoin.compiler.autodiff.derivatives.vjp`."""
         return self._derivative(("vjp", wanted, seeded), lambda: vjp(self.program, wanted, seeded))
 
     def jvp(self, moved: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
-        """The kernel of the Jacobian-vector product, see `adjoin.compiler.autodiff.derivatives.jvp`."""
+        """Return the kernel of the Jacobian-vector product, see `adjoin.compiler.autodiff.derivatives.jvp`."""
         return self._derivative(("jvp", moved), lambda: jvp(self.program, moved))
 
     def _derivative(
@@ -71,7 +71,7 @@ class Kernel:
         return self._variants.get(key, compute)
 
     def executable(self, device: torch.device, dtype: torch.dtype) -> Executable:
-        """What runs on a device."""
+        """Return what runs on a device."""
         return self._variants.get(
             (device, dtype), lambda: backend_for(device.type).executable(self.program, BITS[dtype], device)
         )
@@ -108,7 +108,7 @@ class Kernel:
         return spec.steps if isinstance(spec.steps, int) else integers[self.program.integers.index(str(spec.steps))]
 
     def output_shapes(self, integers: tuple[int, ...], batch: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The shapes of the results."""
+        """Return the shapes of the results."""
         shapes = []
         for spec in self.program.outputs:
             steps = () if spec.steps is None else (self._steps(spec, integers),)
@@ -121,7 +121,7 @@ _registry_lock = threading.Lock()
 
 
 def find_kernel(key: str) -> Kernel:
-    """The kernel with a key, which somebody has to hold."""
+    """Return the kernel with a key, which somebody has to hold."""
     try:
         return _registry[key]
     except KeyError:
@@ -129,5 +129,5 @@ def find_kernel(key: str) -> Kernel:
 
 
 def launched(device: torch.device, dtype: torch.dtype) -> list[Program]:
-    """Programs of the kernels that were launched on a device and are still held by somebody."""
+    """Return programs of the kernels that were launched on a device and are still held by somebody."""
     return [kernel.program for kernel in list(_registry.values()) if (device, dtype) in kernel._variants]

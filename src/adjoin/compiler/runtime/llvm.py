@@ -16,13 +16,13 @@ def initialize() -> None:
 
 
 def machine(triple: str, cpu: str, features: str = "", **options: Any) -> llvm.TargetMachine:
-    """The code generator for a processor."""
+    """Return the code generator for a processor."""
     initialize()
     return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, **options)
 
 
 def parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """A module of the text of a kernel."""
+    """Return a module of the text of a kernel."""
     head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
     try:
         return llvm.parse_assembly(head + text)

@@ -179,7 +179,7 @@ def _pull(
     cotangents: Sequence[torch.Tensor | None],
     wanted: Sequence[bool],
 ) -> list[torch.Tensor | None]:
-    """The gradients of the wanted inputs, as a call of the vector-Jacobian kernel."""
+    """Return the gradients of the wanted inputs, as a call of the vector-Jacobian kernel."""
     gradients: list[torch.Tensor | None] = [None] * len(tensors)
     seeded = tuple(cotangent is not None for cotangent in cotangents)
     backward, positions = kernel.vjp(tuple(wanted), seeded)

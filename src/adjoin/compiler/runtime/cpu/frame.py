@@ -17,12 +17,12 @@ class ThreadStorage(Storage):
     """Each thread has a workspace of its own, which every block of environments uses again."""
 
     def workspace_element(self, index: str) -> str:
-        """The typed address of an element of the thread's workspace."""
+        """Return the typed address of an element of the thread's workspace."""
         return f"ptr {self.w.emit(f'getelementptr {self.w.lane.float}, ptr %workspace, i64 {index}')}"
 
 
 def render(program: Program, lane: Lane) -> Rendered:
-    """The kernel `void kernel(words, first, last, workspace)` for a range of environments."""
+    """Return the kernel `void kernel(words, first, last, workspace)` for a range of environments."""
     layout = Layout.of(program)
     w = Writer(lane)
     w.line("  %here = alloca i64")

@@ -50,34 +50,34 @@ class CpuTarget:
 
     @property
     def description(self) -> str:
-        """What it is, for messages."""
+        """Return what it is, for messages."""
         return "this CPU" if self == host() else f"the CPU {self.cpu}"
 
     def lane(self, bits: int, scalar: bool = False) -> Lane:
-        """The lane type for floats of 32 or 64 bits: vectors, or single environments."""
+        """Return the lane type for floats of 32 or 64 bits: vectors, or single environments."""
         return Lane(bits, 1 if scalar else self.vector // bits, self.fma)
 
     def lanes(self, bits: int) -> tuple[Lane, ...]:
-        """Both lane types."""
+        """Return both lane types."""
         return self.lane(bits, scalar=True), self.lane(bits)
 
     def render(self, program: Program, lane: Lane) -> Rendered:
-        """The text of the kernel."""
+        """Return the text of the kernel."""
         return render(program, lane)
 
     def machine(self) -> llvm.TargetMachine:
-        """The code generator."""
+        """Return the code generator."""
         return machine(self.triple, self.cpu, self.features, opt=2, reloc="pic", codemodel="small")
 
     def compile(self, rendered: Rendered) -> bytes:
-        """Machine code, as an object file."""
+        """Return machine code, as an object file."""
         generator = self.machine()
         return generator.emit_object(parse(rendered.text, generator))
 
 
 @lru_cache(maxsize=1)
 def host() -> CpuTarget:
-    """This machine."""
+    """Return the target that is this machine."""
     initialize()
     triple = llvm.get_process_triple()
     features = llvm.get_host_cpu_features()
@@ -105,7 +105,7 @@ class CpuKernel:
         self._code: dict[bool, LoadedCode] = {}
 
     def code(self, scalar: bool) -> "LoadedCode":
-        """The code for single environments or for vectors of them, compiled when first asked for."""
+        """Return the code for single environments or for vectors of them, compiled when first asked for."""
         code = self._code.get(scalar)
         if code is None:
             with self._lock:
@@ -116,7 +116,7 @@ class CpuKernel:
         return code
 
     def partial_sums(self, batch: int) -> int:
-        """One row a vector."""
+        """Return one row per vector."""
         return -(-batch // (self.target.vector // self.bits))
 
     def launch(
@@ -132,7 +132,7 @@ def executable(program: Program, bits: int, device: torch.device) -> CpuKernel:
 
 
 def target(name: str) -> CpuTarget | None:
-    """This machine, whose name is "host"."""
+    """Return this machine, whose name is "host"."""
     return host() if name == "host" else None
 
 
@@ -159,7 +159,7 @@ class LoadedCode:
         self.function = prototype(self.address)
 
     def partial_sums(self, batch: int) -> int:
-        """One row a vector."""
+        """Return one row per vector."""
         return -(-batch // self.lane.width)
 
     def launch(
@@ -214,5 +214,5 @@ def _c_library() -> ctypes.CDLL:
 
 @lru_cache(maxsize=4)
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """The threads of this process; a forked child gets its own."""
+    """Return the threads of this process; a forked child gets its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="adjoin")

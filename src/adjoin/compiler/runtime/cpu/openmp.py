@@ -88,7 +88,7 @@ def _load(process: int) -> tuple[Callable[..., Any], int, Any] | None:
 
 
 def _runtime() -> str | None:
-    """The OpenMP library of this process that speaks GNU's interface: GNU's own, LLVM's or Intel's."""
+    """Return the OpenMP library of this process that speaks GNU's interface: GNU's own, LLVM's or Intel's."""
     try:
         with open("/proc/self/maps") as maps:
             path = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)\S*\.so\S*)", maps.read())

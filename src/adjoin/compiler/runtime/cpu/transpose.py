@@ -36,11 +36,11 @@ class TransposingMemory:
         self.load_at_start = load_at_start
 
     def loads_at_start(self, tensor: int, spec: TensorSpec) -> bool:
-        """Whether the kernel is small enough to have everything in registers, where addresses are at hand."""
+        """Return whether the kernel is small enough to have everything in registers, where addresses are at hand."""
         return self.load_at_start
 
     def can_reload(self, tensor: int) -> bool:
-        """No: reading a row again costs its transposition."""
+        """Return False: reading a row again costs its transposition."""
         return False
 
     def prefetch(self, tensor: int, spec: TensorSpec, write: bool) -> None:
@@ -62,7 +62,7 @@ class TransposingMemory:
                 w.line(f"  call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
 
     def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
-        """The given columns of a tensor, and maybe others, one operand a column."""
+        """Return the given columns of a tensor, and maybe others, one operand a column."""
         w, lane = self.writer, self.writer.lane
         operands: dict[int, str] = {}
         if spec.shared:
@@ -104,11 +104,11 @@ class TransposingMemory:
             w.line(f"  store {kind} {vector}, ptr {pointer}, align {lane.bits // 8}")
 
     def chunks(self, spec: TensorSpec) -> list[tuple[int, int]]:
-        """The pieces in which a row is written."""
+        """Return the pieces in which a row is written."""
         return chunks(spec.size, self.writer.lane.width)
 
     def _sum(self, vectors: list[str], kind: str) -> str:
-        """The sum over the lanes that stand for an environment of their own, in order."""
+        """Return the sum over the lanes that stand for an environment of their own, in order."""
         w = self.writer
         total, last = vectors[0], self._last()
         for i, vector in enumerate(vectors[1:], 1):
@@ -125,13 +125,13 @@ class TransposingMemory:
         return self.writer.emit("load volatile i64, ptr %here")
 
     def _last(self) -> str:
-        """How many environments follow the first of this block."""
+        """Return how many environments follow the first of this block."""
         w = self.writer
         remaining = w.emit(f"sub i64 {self._word(self.layout.batch)}, {self._first()}")
         return w.emit(f"sub i64 {remaining}, 1")
 
     def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
-        """One number of each lane's row of a table."""
+        """Return one number of each lane's row of a table."""
         w, lane = self.writer, self.writer.lane
         rows = [self._address(tensor, None)] * lane.width if spec.shared else self._rows(tensor, None)
         numbers = "poison"
@@ -147,7 +147,7 @@ class TransposingMemory:
         return numbers
 
     def _address(self, tensor: int, step: str | None) -> str:
-        """Where a tensor, or one of its steps, begins."""
+        """Return where a tensor, or one of its steps, begins."""
         w = self.writer
         pointer = w.emit(f"inttoptr i64 {self._word(3 * tensor)} to ptr")
         if step is None:
@@ -156,7 +156,7 @@ class TransposingMemory:
         return w.emit(f"getelementptr {w.lane.scalar}, ptr {pointer}, i64 {offset}")
 
     def _base(self, tensor: int, step: str | None, skipped: int = 0) -> tuple[str, str, str]:
-        """The number of the first row after some that are skipped, the row stride, and where that row begins."""
+        """Return the number of the first row after some that are skipped, the row stride, and where that row begins."""
         w = self.writer
         first, stride = self._first(), self._word(3 * tensor + 1)
         if skipped:
@@ -166,7 +166,7 @@ class TransposingMemory:
         return first, stride, place
 
     def _rows(self, tensor: int, step: str | None) -> list[str]:
-        """Where each row of the block begins; past the end of the batch, the last row again."""
+        """Return where each row of the block begins; past the end of the batch, the last row again."""
         w = self.writer
         _, stride, base = self._base(tensor, step)
         rows, last = [base], self._last()
@@ -176,7 +176,7 @@ class TransposingMemory:
         return rows
 
     def _partial(self, tensor: int, step: str | None) -> str:
-        """Where the sums of this block go."""
+        """Return where the sums of this block go."""
         w = self.writer
         block = w.emit(f"udiv i64 {self._first()}, {w.lane.width}")
         offset = w.emit(f"mul i64 {block}, {self._word(3 * tensor + 1)}")
@@ -218,7 +218,7 @@ def _split(w: Writer, vectors: list[str], count: int) -> list[str]:
 
 
 def _columns(w: Writer, vectors: list[str]) -> list[str]:
-    """Columns of a matrix whose rows fill the given vectors, one after the other: even and odd columns, recursively."""
+    """Return the columns of a matrix whose rows fill the vectors in order: even and odd columns, recursively."""
     if len(vectors) == 1:
         return vectors
     width = w.lane.width
@@ -229,7 +229,7 @@ def _columns(w: Writer, vectors: list[str]) -> list[str]:
 
 
 def _rows(w: Writer, columns: list[str]) -> list[str]:
-    """The inverse of `_columns`."""
+    """Return the inverse of `_columns`."""
     if len(columns) == 1:
         return columns
     width = w.lane.width

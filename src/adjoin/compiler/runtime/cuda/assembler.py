@@ -22,7 +22,7 @@ _JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE, _JIT_OPTIMIZATION, _JIT_INPUT_PTX = 5, 6, 7
 
 
 def assemble_ptx(ptx: str, capability: int) -> bytes:
-    """Machine code of PTX for a GPU of a compute capability."""
+    """Return the machine code of PTX for a GPU of a compute capability."""
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
         if (capability // 10, capability % 10) in devices:
@@ -76,7 +76,7 @@ def _assemble_with_ptxas(ptx: str, capability: int) -> bytes:
 
 
 def find_ptxas() -> str | None:
-    """NVIDIA's assembler, if it is on this machine: on the PATH, under CUDA_HOME, or in a Python package."""
+    """Return NVIDIA's assembler, if it is on this machine: on the PATH, under CUDA_HOME, or in a Python package."""
     on_path = shutil.which("ptxas")
     if on_path:
         return on_path

@@ -9,7 +9,7 @@ from adjoin.errors import CompileError
 
 @lru_cache(maxsize=1)
 def driver() -> ctypes.CDLL:
-    """The driver's own library."""
+    """Return the driver's own library."""
     name = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
     try:
         library = ctypes.CDLL(name)

@@ -48,29 +48,29 @@ class CudaTarget:
 
     @property
     def description(self) -> str:
-        """What it is, for messages."""
+        """Return what it is, for messages."""
         return f"a GPU of compute capability {self.capability // 10}.{self.capability % 10}"
 
     @property
     def architecture(self) -> int:
-        """The newest architecture LLVM writes PTX for that such a GPU runs."""
+        """Return the newest architecture LLVM writes PTX for that such a GPU runs."""
         return max(known for known in KNOWN if known <= self.capability)
 
     def lanes(self, bits: int) -> tuple[Lane, ...]:
-        """The lane type of a thread."""
+        """Return the lane type of a thread."""
         return (Lane(bits, 1, True),)
 
     def render(self, program: Program, lane: Lane) -> Rendered:
-        """The text of the kernel."""
+        """Return the text of the kernel."""
         return render(program, lane)
 
     def ptx(self, text: str) -> str:
-        """A kernel's text as PTX, translated without optimization: the assembler optimizes."""
+        """Return a kernel's text as PTX, translated without optimization: the assembler optimizes."""
         generator = machine("nvptx64-nvidia-cuda", f"sm_{self.architecture}", opt=0)
         return generator.emit_assembly(parse(text, generator))
 
     def compile(self, rendered: Rendered) -> bytes:
-        """Machine code."""
+        """Return machine code."""
         return assemble_ptx(self.ptx(rendered.text), self.capability)
 
 
@@ -86,7 +86,7 @@ class CudaKernel:
         self._function: ctypes.c_void_p | None = None
 
     def partial_sums(self, batch: int) -> int:
-        """One row a warp."""
+        """Return one row per warp."""
         return -(-batch // WARP)
 
     def launch(
@@ -116,7 +116,7 @@ class CudaKernel:
             self._enqueue(blocks, warps, shared, extra)
 
     def _make_arguments(self) -> tuple[Any, Any]:
-        """A thread's own memory for arguments, which the driver reads while it enqueues, and where that is."""
+        """Return a thread's own memory for arguments, which the driver reads while it enqueues, and where that is."""
         arguments = (ctypes.c_int64 * self._words)()
         return arguments, (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(self._size), 0)
 
@@ -159,6 +159,6 @@ def executable(program: Program, bits: int, device: torch.device) -> CudaKernel:
 
 
 def target(name: str) -> CudaTarget | None:
-    """The GPU of an architecture such as "sm_90"."""
+    """Return the GPU of an architecture such as "sm_90"."""
     architecture = re.fullmatch(r"sm_(\d+)", name)
     return None if architecture is None else CudaTarget(int(architecture[1]))

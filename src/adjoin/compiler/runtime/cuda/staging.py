@@ -45,15 +45,15 @@ class StagingMemory:
         self._commit(pending)
 
     def loads_at_start(self, tensor: int, spec: TensorSpec) -> bool:
-        """Whether an input has no place in shared memory: it passes through the tile before that is used otherwise."""
+        """Return whether an input has no place in shared memory, and passes through the tile at the start."""
         return not spec.shared and tensor not in self.resident
 
     def can_reload(self, tensor: int) -> bool:
-        """Whether an input stays in shared memory."""
+        """Return whether an input stays in shared memory."""
         return tensor in self.resident
 
     def load(self, tensor: int, spec: TensorSpec, columns: set[int], step: str | None) -> dict[int, str]:
-        """The given columns of a tensor, one operand a column."""
+        """Return the given columns of a tensor, one operand a column."""
         w, scalar = self.writer, self.writer.lane.scalar
         if spec.shared:
             base = self._address(tensor, "0", step)
@@ -98,7 +98,7 @@ class StagingMemory:
         self._barrier()
 
     def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
-        """One number of the thread's row of a table."""
+        """Return one number of the thread's row of a table."""
         w, scalar = self.writer, self.writer.lane.scalar
         row = "0"
         if not spec.shared:
@@ -140,7 +140,7 @@ class StagingMemory:
         self._barrier()
 
     def chunks(self, spec: TensorSpec) -> list[tuple[int, int]]:
-        """The pieces in which a row is read and written: one a warp's width, and the rest."""
+        """Return the pieces in which a row is read and written: one a warp's width, and the rest."""
         return [(start, min(WARP, spec.size - start)) for start in range(0, spec.size, WARP)]
 
     def _store_sum(self, tensor: int, start: int, count: int, step: str | None, base: int) -> None:
@@ -179,7 +179,7 @@ class StagingMemory:
         self._barrier()
 
     def _place(self, i: int, count: int) -> tuple[str, str]:
-        """Row and column of the i-th element of a chunk that this thread moves."""
+        """Return row and column of the i-th element of a chunk that this thread moves."""
         w = self.writer
         if count == WARP:
             return w.emit(f"add i32 {i}, 0"), self.lane_index
