@@ -19,7 +19,6 @@ MAX_NAME = 1000
 EXPAND = "expand the file first: xacro robot.urdf.xacro > robot.urdf"
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_SPACE = " \t\r\n"
 
 
 @dataclass

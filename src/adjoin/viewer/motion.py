@@ -2,14 +2,21 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.viewer.scene import Forces
+
+Array = torch.Tensor | ArrayLike
+"""Numbers that may become a tensor."""
+
+ContactArrays = Mapping[str, Array] | tuple[Array, ...]
+"""What `Simulator.contacts` returns, stacked over steps; or a mapping with its "position" and "force"."""
 
 
 class Motion(NamedTuple):
@@ -31,7 +38,9 @@ class Motion(NamedTuple):
         return self.q[:: max(1, len(self.q) // 30)]
 
 
-def configuration(caller: str, model: Model, q: Any, dimensions: int, environments: int | None = None) -> torch.Tensor:
+def configuration(
+    caller: str, model: Model, q: Array, dimensions: int, environments: int | None = None
+) -> torch.Tensor:
     """Return q as (..., environments, nq) with so many dimensions, on the CPU and apart from any graph.
 
     Args:
@@ -63,9 +72,9 @@ def configuration(caller: str, model: Model, q: Any, dimensions: int, environmen
 def motion(
     caller: str,
     model: Model,
-    q: Any,
+    q: Array,
     dt: float,
-    contacts: Any = None,
+    contacts: ContactArrays | None = None,
     *,
     environments: int | None = None,
     rate: float = 60.0,
@@ -90,7 +99,7 @@ def motion(
     return Motion(path[steps], every * dt, forces)
 
 
-def _forces(caller: str, contacts: Any, batch: torch.Size, indices: torch.Tensor) -> Forces:
+def _forces(caller: str, contacts: ContactArrays, batch: torch.Size, indices: torch.Tensor) -> Forces:
     """Return forces of the kept steps; a rollout has one step less than states, and its last force stays."""
     named = contacts if isinstance(contacts, Mapping) else getattr(contacts, "_asdict", dict)()
     if "position" not in named or "force" not in named:

@@ -10,7 +10,7 @@ from adjoin.collision.terrain import Heightfield
 from adjoin.model.model import Model
 from adjoin.viewer import server
 from adjoin.viewer.drawing import Drawing
-from adjoin.viewer.motion import Motion, motion
+from adjoin.viewer.motion import Array, ContactArrays, Motion, motion
 from adjoin.viewer.scene import Scene
 from adjoin.viewer.visuals import Source, visuals_of
 
@@ -25,10 +25,10 @@ class Replay(type(Path())):
 
 def record(
     model: Model,
-    q: Any,
+    q: Array,
     dt: float,
     path: str | os.PathLike[str],
-    contacts: Any = None,
+    contacts: ContactArrays | None = None,
     *,
     title: str | None = None,
     frames: bool = False,

@@ -2,7 +2,6 @@
 
 import html
 import threading
-from typing import Any
 
 import torch
 
@@ -11,7 +10,7 @@ from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.viewer import server
 from adjoin.viewer.drawing import Drawing
-from adjoin.viewer.motion import Motion, configuration, motion
+from adjoin.viewer.motion import Array, ContactArrays, Motion, configuration, motion
 from adjoin.viewer.playback import Playback
 from adjoin.viewer.replay import replay, titled
 from adjoin.viewer.scene import Forces, Scene
@@ -75,7 +74,7 @@ class Viewer:
             box.on_update(lambda _: self._draw())
         self._sliders = Sliders(gui, model, self.q, self._moved)
 
-    def show(self, q: Any) -> None:
+    def show(self, q: Array) -> None:
         """Show a configuration, (nq,) for all environments or (environments, nq); a motion that plays stops."""
         shown = configuration("Viewer.show", self.model, q, 2, len(self.q))
         self._playback.pause()
@@ -85,7 +84,7 @@ class Viewer:
             self._draw()
             self._sliders.follow(self.q)
 
-    def play(self, q: Any, dt: float, contacts: Any = None) -> None:
+    def play(self, q: Array, dt: float, contacts: ContactArrays | None = None) -> None:
         """Play a motion over and over, with a timeline in the page; returns at once.
 
         Args:
