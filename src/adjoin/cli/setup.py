@@ -58,7 +58,7 @@ class Setup:
 
     Attributes:
         model: the robot.
-        sim: the simulator, whose model may have a ground besides.
+        sim: the simulator, whose model may also have a ground.
         start: of all environments: the keyframe home, else the first one, else neutral.
         control: that of the keyframe, (nu,).
         params: what is random, by environment.

@@ -165,7 +165,7 @@ class GeneralizedForces:
         return self.state.outward(ZERO_SPATIAL, step)
 
     def _forces(self, accelerations: list[Spatial]) -> list[Spatial]:
-        """Return the force that each body and all that it carries need, less what comes from outside."""
+        """Return the force that each body and all that it carries need, less external forces."""
         forces = []
         for operators, a, v in zip(self.subtrees.alone, accelerations, self.subtrees.velocities, strict=True):
             forces.append(spatial_add(operators.I(a), operators.B(v[0])))

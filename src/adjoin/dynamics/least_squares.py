@@ -4,8 +4,8 @@ Each step minimizes |J dq + e|² + damping |dq|², with the Jacobian J of the fr
 meters, rotations as rotation vectors. The damping is a multiple of the remaining error, so that steps are careful far
 away and those of Newton's method close by (Levenberg and Marquardt, with the damping of Chan and Lawrence, "General
 inverse kinematics with the error damped pseudoinverse", 1988). The multiple grows whenever a step made the error
-larger, which lets targets out of reach settle. A joint at a limit that the error pushes against stays out of the step
-(Bertsekas, "Projected Newton methods for optimization problems with simple constraints", 1982).
+larger, so that the search converges for targets out of reach. A joint at a limit that the error pushes against stays
+out of the step (Bertsekas, "Projected Newton methods for optimization problems with simple constraints", 1982).
 """
 
 import math

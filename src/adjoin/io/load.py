@@ -66,7 +66,7 @@ def load(
         folder: where relative file names start, for a robot given as text or bytes.
         packages: folders of package:// addresses, by package name.
         allow: folders beyond the robot's own that files may be read from.
-        accept: flaws to take as they are: "mass" (moving links without mass), "inertia" (that no matter has).
+        accept: flaws to take as they are: "mass" (moving links without mass), "inertia" (that no body can have).
         repair: flaws to repair: "inertia", "axis" (not of unit length), "limits" (reversed), "right_angles" (rounded).
         unsupported: what to do about parts of an MJCF that Adjoin does not simulate: "error", or "warn" and leave
             them out.

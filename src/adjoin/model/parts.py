@@ -1,4 +1,4 @@
-"""What a robot is made of besides joints: bodies, frames, collision shapes, actuators, key frames."""
+"""The parts of a robot other than joints: bodies, frames, collision shapes, actuators, key frames."""
 
 import math
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Geometry:
         body: index of the body that carries it, or `WORLD`.
         link: name of the frame it was given on.
         size: sphere (radius, 0, 0); box (half edges); cylinder and capsule (radius, half length, 0), a capsule's caps
-            come on top of its length; ellipsoid (radii); plane (half edges, 0), 0 without end; hull (0, 0, 0).
+            come on top of its length; ellipsoid (radii); plane (half edges, 0), 0 for infinite; hull (0, 0, 0).
         position: in the body's frame, m.
         rotation: x_body = rotation x_shape + position.
         vertices: of a hull, in the shape's frame, m.

@@ -115,7 +115,7 @@ def _forces(caller: str, contacts: ContactArrays, batch: torch.Size, indices: to
         if values.dim() != 4 or values.shape[0] not in (steps, steps - 1) or values.shape[1] != environments:
             raise InputError(
                 f"{caller}: {name} of contacts must have the shape ({steps} or {steps - 1}, {environments}, n, 3) "
-                f"beside q, got {tuple(torch.as_tensor(named[name]).shape)}"
+                f"for this q, got {tuple(torch.as_tensor(named[name]).shape)}"
             )
         parts.append(np.asarray(values[indices.clamp(max=len(values) - 1)]))
     return Forces(*parts)

@@ -68,7 +68,7 @@ def record(
 
 
 def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:
-    """Return the HTML of a motion; scenery and what is drawn besides are as for `Scene` and `Scene.draw`."""
+    """Return the HTML of a motion; scenery and what else is drawn are as for `Scene` and `Scene.draw`."""
     running = server.start("127.0.0.1", 0)
     try:
         scene = Scene(running, drawing, shown.q[0], *scenery)

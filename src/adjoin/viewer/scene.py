@@ -187,7 +187,7 @@ class Scene:
         positions = poses[..., :3] + self.offsets[:, None]
         return positions.reshape(-1, 3), poses[..., 3:].reshape(-1, 4)
 
-    # What can be shown besides
+    # What else can be shown
 
     def _draw_forces(self, forces: Forces | None) -> None:
         if forces is None:

@@ -18,7 +18,7 @@ def start(host: str, port: int) -> Any:
     viser = needed("viser", "viewer", "the viewer")
     if not isinstance(port, int) or not 0 <= port < 65536:
         raise InputError(f"Viewer: port must be a whole number from 0 to 65535, got {port!r}")
-    try:  # where there is no such address, viser would wait for ever
+    try:  # where there is no such address, viser would wait indefinitely
         socket.create_server((host, 0)).close()
     except (OSError, TypeError) as error:
         raise InputError(f"Viewer: cannot listen on host {host!r}: {error}; 127.0.0.1 is this machine alone") from None
