@@ -9,19 +9,23 @@ standard deviation of a search in steps of three, on the first seed. Seconds are
 compilation, and each ratio is of one seed: medians of these, and their spread.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from adjoin.control import scenes
 from adjoin.control.decision import Spline
 from adjoin.control.objective import Objective
 from adjoin.control.optimize import GaussNewton, History, Method, optimize
 from adjoin.control.sampling import CMAES
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+import scenes
 
 SEEDS = 10
 LEVELS = (1e-2, 1e-3, 1e-6)  # m, at which times are compared
@@ -172,7 +176,7 @@ def one_rollout(objective: Objective) -> float:
 
 def distances(history: History) -> torch.Tensor:
     """The least distance so far, m."""
-    return history.best[:, 0].sqrt().cpu()
+    return (2.0 * history.best[:, 0]).sqrt().cpu()
 
 
 def reached(history: History, accuracy: float) -> float:

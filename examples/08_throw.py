@@ -1,7 +1,7 @@
 """A Panda throws a ball to a place on the floor that its hand cannot reach, with gradients and with CMA-ES.
 
 The first experiment of section 6.3 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies, 2021:
-torques of seven joints in 1,000 steps are 7,000 numbers. `adjoin.control.scenes.throw` says what is different here.
+torques of seven joints in 1,000 steps are 7,000 numbers. `throw` in scenes.py says what is different here.
 One learns: an objective is one object, and the method that optimizes it one argument.
 """
 
@@ -9,9 +9,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from adjoin.control import CMAES, LBFGS, plot_losses
-from adjoin.control import optimize as optimize
-from adjoin.control.scenes import RELEASE, THROW_TARGET, throw
+from scenes import RELEASE, THROW_TARGET, throw
+
+from adjoin.control import CMAES, LBFGS, optimize, plot_losses
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
@@ -28,14 +28,14 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
         history = found[name].history
         print(
             f"{name:<7} {len(history.loss) - 1:4} iterations, {int(history.rollouts[-1]):6} rollouts, "
-            f"{float(history.seconds[-1]):6.2f} s: {found[name].loss ** 0.5:.1e} m from the target"
+            f"{float(history.seconds[-1]):6.2f} s: {(2.0 * found[name].loss) ** 0.5:.1e} m from the target"
         )
 
     path = objective.rollout(found["L-BFGS"].best)
     ball, target = path.q[:, 9:12], THROW_TARGET
     places = [[round(x, 4) for x in ball[step].tolist()] for step in (RELEASE, -1)]
     print(f"let go at {places[0]} m, at rest at {places[1]} m")
-    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3, "squared distance, m²")
+    figure, axes = plot_losses({name: each.history for name, each in found.items()}, 3, "half the squared distance, m²")
     axes[2].plot(ball[:, 0], ball[:, 2], label="ball, from the side: z")
     axes[2].plot(ball[:, 0], ball[:, 1], label="ball, from above: y")
     axes[2].plot([target[0]] * 2, [target[2], target[1]], "k*", markersize=12, linestyle="none", label="target")

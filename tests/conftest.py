@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers that several test files share
+sys.path.append(str(Path(__file__).parents[1] / "examples"))  # as when an example is run by its name
 
 
 @pytest.fixture(autouse=True, scope="session")

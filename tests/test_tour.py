@@ -13,7 +13,7 @@ def numbers(pattern, text):
 
 
 def test_examples_are_short_numbered_without_gaps_and_listed():
-    files = sorted(EXAMPLES.glob("*.py"))
+    files = sorted(EXAMPLES.glob("[0-9]*.py"))
     assert [int(file.name[:2]) for file in files] == list(range(1, len(files) + 1))
     listed = re.findall(r"\]\((\d\d_\w+\.py)\)", (EXAMPLES / "README.md").read_text())
     assert listed == [file.name for file in files]

@@ -1,8 +1,8 @@
 import pytest
+import scenes
 import torch
 
 import adjoin
-from adjoin.control import scenes
 from adjoin.control.optimize import LBFGS, GaussNewton, optimize
 
 
