@@ -21,8 +21,8 @@ import torch
 
 import adjoin
 from adjoin import trace
-from adjoin.learn.augment import Residual
 from adjoin.learn.data import Recording
+from adjoin.learn.residual_network import ResidualNetwork
 from adjoin.learn.shooting import Shooting
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Body
@@ -77,14 +77,14 @@ def recorded(model: adjoin.Model, q: torch.Tensor, v: torch.Tensor, generator: t
 def learn(recording: Recording, neurons: int, scale: float, seed: int, iterations: int) -> Any:
     """A network on top of the recording's model that gives forces of some scale, and how the loss fell."""
     options: Any = {"like": recording, "dtype": torch.float64, "generator": torch.Generator().manual_seed(seed)}
-    network = Residual(recording.model, ["force"], (neurons,), scale=scale, **options)
+    network = ResidualNetwork(recording.model, ["force"], (neurons,), scale=scale, **options)
     sim = simulator(recording.model, network)
     shooting = Shooting(sim, network, recording, WINDOW, noise=NOISE, free=True)
     history = shooting.solve(iterations, tolerance=1e-5)
     return sim, network, history
 
 
-def error(sim: adjoin.Simulator, q: torch.Tensor, v: torch.Tensor, network: Residual | None = None) -> float:
+def error(sim: adjoin.Simulator, q: torch.Tensor, v: torch.Tensor, network: ResidualNetwork | None = None) -> float:
     """Root mean square of the error of q, rad."""
     constants = {} if network is None else network.weights()
     with torch.no_grad():

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import adjoin
-from adjoin.control.ilqr import ILQR, Solution
+from adjoin.control.ilqr import ILQR, ILQRResult
 
 DT, STEPS, FRAME = 1e-2, 100, "iiwa_link_ee"
 START = (0.0, 0.5, 0.0, -1.2, 0.0, 0.8, 0.0)
@@ -65,7 +65,7 @@ def solver(model: adjoin.Model, limits: bool = False) -> ILQR:
     )
 
 
-def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -> Solution:
+def solve(ours: ILQR, goals: torch.Tensor, dtype: torch.dtype = torch.float64) -> ILQRResult:
     model = ours.sim.model
     q = torch.tensor(START, dtype=dtype, device=goals.device).expand(len(goals), -1)
     holding = adjoin.gravity_forces(model, q).expand(STEPS, -1, -1)

@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 
-from adjoin.control.decision import Spline
+from adjoin.control import GaussNewton, History, optimize
 from adjoin.control.objective import Objective
-from adjoin.control.optimize import GaussNewton, History, Method, optimize
-from adjoin.control.sampling import CMAES
+from adjoin.control.optimizers.method import Method
+from adjoin.control.optimizers.sampling import CMAES
+from adjoin.control.variables import Spline
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 import scenes

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 import adjoin
-from adjoin.learn import Bounded, Named, Parameters, Positive, Recording, Shooting
+from adjoin.learn import Bounded, NamedParameters, Parameters, Positive, Recording, Shooting
 
 DT, SAMPLED, STEPS = 2e-3, 5, 300  # s, steps a sample, steps a throw
 TRUTH = {"friction": 0.35, "restitution": 0.4, "mass": 1.4}
@@ -61,7 +61,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     learned = Parameters(sim.model, dtype=DOUBLE).learn("mass", Positive(torch.tensor([1.0])), of="ball")
     learned.learn("geometry_friction", Sliding(0.1))  # too little: what sticks does not say how much more would hold
-    bounce = Named(contact_restitution=Bounded(torch.tensor(0.1, dtype=DOUBLE), 0.0, 1.0))
+    bounce = NamedParameters(contact_restitution=Bounded(torch.tensor(0.1, dtype=DOUBLE), 0.0, 1.0))
 
     def replay() -> torch.Tensor:
         """The first throw, from where it was seen to begin, with what is thought of the ball now."""

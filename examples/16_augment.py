@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace
-from adjoin.learn import Recording, Residual, Shooting
+from adjoin.learn import Recording, ResidualNetwork, Shooting
 
 DT, STEPS, WINDOW = 0.02, 150, 25
 NOISE = (2e-3, 1e-2)  # rad, rad/s
@@ -51,7 +51,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
 
     # The network may add forces at both joints. It begins as nothing, and the group lasso keeps an output at exactly 0
     # that the data do not ask for. What is left is then trained on without the penalty.
-    network = Residual(recording.model, ["force"], (12,), like=recording, dtype=DOUBLE, generator=generator)
+    network = ResidualNetwork(recording.model, ["force"], (12,), like=recording, dtype=DOUBLE, generator=generator)
     sim = simulator(network)
     shooting = Shooting(sim, network, recording, WINDOW, noise=NOISE)
     history = shooting.descend(200, rate=0.03, sparsity=20.0)
@@ -74,7 +74,9 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     return plot(time, q, paths, network, folder / "augment.png")
 
 
-def plot(time: torch.Tensor, q: torch.Tensor, paths: dict[str, torch.Tensor], network: Residual, file: Path) -> Path:
+def plot(
+    time: torch.Tensor, q: torch.Tensor, paths: dict[str, torch.Tensor], network: ResidualNetwork, file: Path
+) -> Path:
     """A new motion, and what the network has learned of the friction."""
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -87,7 +89,7 @@ def plot(time: torch.Tensor, q: torch.Tensor, paths: dict[str, torch.Tensor], ne
         place = torch.stack([torch.zeros_like(speed), torch.full_like(speed, angle)], -1)
         rate = torch.stack([torch.zeros_like(speed), speed], -1)
         with torch.no_grad():
-            found = network.added(place, rate)["force"]
+            found = network.evaluate(place, rate)["force"]
         true = -(0.3 - 0.15 * torch.cos(place[:, 1])) * torch.tanh(5.0 * speed) - 0.05 * speed
         right.plot(speed, true, color=color, linewidth=3.0, alpha=0.3, label=f"real, at {angle:g} rad")
         right.plot(speed, found[:, 1], color=color, label=f"network, at {angle:g} rad")

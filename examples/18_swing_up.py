@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control import LBFGS, Found, Objective, Spline
-from adjoin.control import optimize as optimize
+from adjoin.control import LBFGS, Objective, OptimizeResult, Spline, optimize
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Actuator, Body
 
@@ -61,7 +60,7 @@ class Task:
             return 1e-4 * (control @ control)
 
         start, steps = sim.state(dtype=torch.float64), round(self.seconds / DT)
-        return Objective(sim, start, steps, cost=effort, terminal=up, decision=Spline(20))
+        return Objective(sim, start, steps, cost=effort, terminal=up, variables=Spline(20))
 
 
 TASKS = (
@@ -74,7 +73,7 @@ TASKS = (
 def main(quick: bool = False, folder: Path | None = None) -> Path:
     (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     starts, iterations = (16, 120) if quick else (64, 400)
-    results: list[tuple[Task, Objective, Found]] = []
+    results: list[tuple[Task, Objective, OptimizeResult]] = []
     for task in TASKS:
         objective = task.objective()
         found = optimize(objective, LBFGS(), starts=starts, iterations=iterations, progress=not quick)
@@ -87,7 +86,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     return plot(results, folder / "swing_up.png")
 
 
-def plot(results: list[tuple[Task, Objective, Found]], path: Path) -> Path:
+def plot(results: list[tuple[Task, Objective, OptimizeResult]], path: Path) -> Path:
     """Losses, motion and controls of each task."""
     figure = Figure(figsize=(13, 4 * len(results)), layout="constrained")
     rows = figure.subplots(len(results), 3)

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 import adjoin
 from adjoin import trace as at
-from adjoin.control import LBFGS, Found, Numbers, Objective, Spline
-from adjoin.control import optimize as optimize
+from adjoin.control import LBFGS, Objective, OptimizeResult, Spline, Variables, optimize
 
 DT, STEPS, RADIUS = 0.01, 100, 0.02
 DENSITY, LOAD = 1.5, 1.0  # kg/m of a rod; kg at the tip
@@ -63,14 +62,14 @@ def problem(sim: adjoin.Simulator, free: int) -> Objective:
     start, lower, upper = (torch.tensor(x, dtype=torch.float64) for x in (START, *LIMITS))
     fixed = torch.arange(len(start)) >= free
     limits = torch.where(fixed, start, lower), torch.where(fixed, start, upper)
-    decision = [Spline(5), Numbers(start, arm, limits, spread=0.3 * start)]
-    return Objective(sim, sim.state(dtype=torch.float64), STEPS, cost=effort, terminal=arrived, decision=decision)
+    variables = [Spline(5), Variables(start, arm, limits, spread=0.3 * start)]
+    return Objective(sim, sim.state(dtype=torch.float64), STEPS, cost=effort, terminal=arrived, variables=variables)
 
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
     (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     sim = adjoin.Simulator(adjoin.robots.load("pendulum", links=2).with_servos(30.0, 3.0), dt=DT, pairs=[])
-    results: dict[str, tuple[Objective, Found]] = {}
+    results: dict[str, tuple[Objective, OptimizeResult]] = {}
     for name, free in CASES.items():
         objective = problem(sim, free)
         found = optimize(objective, LBFGS(), starts=8 if quick else 16, iterations=160 if quick else 300)
@@ -81,7 +80,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     return plot(results, folder / "co_design.png")
 
 
-def plot(results: dict[str, tuple[Objective, Found]], path: Path) -> Path:
+def plot(results: dict[str, tuple[Objective, OptimizeResult]], path: Path) -> Path:
     """The losses, and how each arm moves."""
     figure = Figure(figsize=(16, 4.5), layout="constrained")
     left, *rest = figure.subplots(1, 1 + len(results))

@@ -16,7 +16,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 import adjoin
-from adjoin.control import ILQR, Solution
+from adjoin.control import ILQR, ILQRResult
 
 DT, STEPS, HALF = 0.02, 75, 0.1  # s, steps, m: half a side of the box
 START, BOX = (-0.798, 1.955), (0.55, 0.25, 0.0)  # rad; m, m, rad
@@ -84,7 +84,7 @@ def outline(pose: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     return x + corners @ (c, -s), y + corners @ (s, c)
 
 
-def plot(solver: ILQR, found: Solution, targets: torch.Tensor, path: Path) -> Path:
+def plot(solver: ILQR, found: ILQRResult, targets: torch.Tensor, path: Path) -> Path:
     """Costs of all problems, and three of the motions from above."""
     figure = Figure(figsize=(17, 4.5), layout="constrained")
     left, *others = figure.subplots(1, 4)

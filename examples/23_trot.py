@@ -75,7 +75,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     seconds = time.perf_counter() - begun
     q, v = torch.cat([each.q for each in states]), torch.cat([each.v for each in states])
     moving = v[int((GO + 0.4) / DT) :, 0]
-    print(f"base at {q[-1, 2]:.3f} m of {height[0, 0, 0]:.3f} m, {q[-1, 0]:.2f} m ahead, status {int(state.status)}")
+    print(f"base at {q[-1, 2]:.3f} m of {height[0, 0]:.3f} m, {q[-1, 0]:.2f} m ahead, status {int(state.status)}")
     tilt = math.degrees(2.0 * q[:, 4:6].abs().max())
     print(f"speed {moving.mean():.3f} m/s of {SPEED} m/s, never tilted by more than {tilt:.1f} degrees")
     print(f"{DT * (steps - 1):.1f} s of motion planned and run in {seconds:.1f} s")

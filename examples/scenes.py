@@ -16,8 +16,8 @@ from adjoin import robots
 from adjoin.constraints.adjoints import ImplicitAdjoint
 from adjoin.constraints.pgs import PGS
 from adjoin.constraints.solver import Solver
-from adjoin.control.decision import Controls, Decision, Numbers
 from adjoin.control.objective import Inputs, Objective
+from adjoin.control.variables import Controls, DecisionVariables, Variables
 from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.dynamics.rnea import gravity_forces
 from adjoin.model.compose import forest
@@ -91,17 +91,17 @@ def throw(
     fingers = torch.full((STEPS, 1, 2), HELD, dtype=dtype, device=device)
     fingers[RELEASE:] = OPEN
 
-    def controls(numbers: torch.Tensor) -> dict[str, Any]:
-        torques = numbers.unflatten(-1, (STEPS, len(turning))).transpose(0, 1)
-        return {"controls": torch.cat([torques, fingers.expand(-1, len(numbers), -1)], -1)}
+    def controls(values: torch.Tensor) -> dict[str, Any]:
+        torques = values.unflatten(-1, (STEPS, len(turning))).transpose(0, 1)
+        return {"controls": torch.cat([torques, fingers.expand(-1, len(values), -1)], -1)}
 
     strongest = torch.tensor([limit for _, limit in (drive.control_range for drive in drives[:7])]).repeat(STEPS)
-    torques = Numbers(torch.zeros(len(strongest)), controls, (-strongest, strongest), _uniform(0.03))
-    return Objective(sim, sim.state(q), STEPS, residuals=_away(THROW_TARGET, 9), decision=torques)
+    torques = Variables(torch.zeros(len(strongest)), controls, (-strongest, strongest), _uniform(0.03))
+    return Objective(sim, sim.state(q), STEPS, residuals=_away(THROW_TARGET, 9), variables=torques)
 
 
 def golf(
-    torques: Decision | None = None,
+    torques: DecisionVariables | None = None,
     contact: Solver | None = None,
     *,
     dtype: torch.dtype = torch.float64,
@@ -146,8 +146,8 @@ def golf(
     pairs = [("arm/club", "ball/ball"), ("arm/tee", "ball/ball")]
     sim = Simulator(world, 0.001, contact or PGS(restitution=0.5), pairs=pairs)
     q = torch.tensor([0.0, 0.0, 0.0, -0.1, -0.85, 1.0, 0.0, 0.0, 0.0], dtype=dtype, device=device)
-    decision = Controls(spread=_uniform(1.0)) if torques is None else torques
-    return Objective(sim, sim.state(q), STEPS, residuals=_away(GOLF_TARGET, 2), decision=decision)
+    variables = Controls(spread=_uniform(1.0)) if torques is None else torques
+    return Objective(sim, sim.state(q), STEPS, residuals=_away(GOLF_TARGET, 2), variables=variables)
 
 
 def racecar(seed: int = 0, *, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu") -> Objective:
@@ -181,8 +181,8 @@ def racecar(seed: int = 0, *, dtype: torch.dtype = torch.float64, device: torch.
     def away(path: Trajectory, inputs: Inputs) -> torch.Tensor:
         return path.last.q[:, :1] - CAR_TARGET
 
-    sliding = Numbers([CAR_START], friction, (0.0, 1.0), 0.1)
-    return Objective(sim, sim.state(q, v), STEPS, residuals=away, decision=sliding)
+    sliding = Variables([CAR_START], friction, (0.0, 1.0), 0.1)
+    return Objective(sim, sim.state(q, v), STEPS, residuals=away, variables=sliding)
 
 
 @cache

@@ -9,8 +9,7 @@ import torch
 from adjoin import robots
 from adjoin.constraints.adjoints import ImplicitAdjoint
 from adjoin.constraints.pgs import PGS
-from adjoin.control import Adam, Found, Objective, Spline
-from adjoin.control import optimize as optimize
+from adjoin.control import Adam, Objective, OptimizeResult, Spline, optimize
 from adjoin.errors import InputError
 from adjoin.extras import needed
 from adjoin.simulation.simulator import Simulator
@@ -81,7 +80,7 @@ def drop(sim: Simulator, count: int, device: torch.device) -> None:
     print(f"   {rate * DT:,.0f} times faster than real time; {100 * standing:.0f} % stand after {steps * DT:.0f} s")
 
 
-def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> tuple[Objective, Found]:
+def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> tuple[Objective, OptimizeResult]:
     """A jump forward, from random splines of servo angles, by gradients through every contact on the way."""
     home = sim.model.keyframe("home")
     q = torch.tensor(home.q, dtype=torch.float32, device=device)
@@ -94,7 +93,7 @@ def jump(sim: Simulator, starts: int, iterations: int, device: torch.device) -> 
         terminal=landed,
         loss=height,
         tensors={"rest": rest, "target": q[:3] + torch.tensor([AHEAD, 0.0, 0.0], device=device)},
-        decision=Spline(12, start=rest, spread=0.5),
+        variables=Spline(12, start=rest, spread=0.5),
         outputs=["contacts"],
     )
     print(f"\n3. one learns to jump {AHEAD} m ahead by gradients through contact, from {starts} random starts at once")
@@ -124,7 +123,7 @@ def height(path: Trajectory, inputs: Any) -> torch.Tensor:
     return 200.0 * (path.q[round(TOP / DT), ..., 2] - HEIGHT).clamp(max=0.0).square()
 
 
-def keep(save: Any, folder: Path, objective: Objective, found: Found) -> Path | None:
+def keep(save: Any, folder: Path, objective: Objective, found: OptimizeResult) -> Path | None:
     """A file of the result; says so where a package is missing, and goes on."""
     try:
         file = save(folder, objective, found)
@@ -135,7 +134,7 @@ def keep(save: Any, folder: Path, objective: Objective, found: Found) -> Path | 
     return file
 
 
-def write_replay(folder: Path, objective: Objective, found: Found) -> Path:
+def write_replay(folder: Path, objective: Objective, found: OptimizeResult) -> Path:
     """The jump, as a page that plays offline."""
     from adjoin.viewer import record
 
@@ -145,7 +144,7 @@ def write_replay(folder: Path, objective: Objective, found: Found) -> Path:
     return folder / "jump.html"
 
 
-def write_plot(folder: Path, objective: Objective, found: Found) -> Path:
+def write_plot(folder: Path, objective: Objective, found: OptimizeResult) -> Path:
     """Losses of all starts, and the base on its way."""
     path = objective.rollout(found.best)
     q, times = path.q.cpu(), DT * torch.arange(len(path.q))

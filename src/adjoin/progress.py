@@ -28,8 +28,7 @@ _log = logging.getLogger("adjoin")
 class Progress:
     """Iterates over pieces of work, and shows a bar on the way.
 
-    Ctrl-C is not caught here: it ends the loop as it would without a bar. A function that can return what is done so
-    far catches `KeyboardInterrupt` around the loop itself, and only where its caller asked for that.
+    Ctrl-C is not caught here: it ends the loop as it would without a bar. See `until_interrupt`.
 
     Args:
         pieces: pairs of where a piece begins and ends; a number n stands for n pieces of one.
@@ -53,6 +52,16 @@ class Progress:
                 yield piece
                 bar.set_postfix_str(self.note, refresh=False)
                 bar.update(piece[1] - bar.n)
+
+
+@contextmanager
+def until_interrupt(return_on_interrupt: bool) -> Iterator[None]:
+    """Let Ctrl-C end the block quietly if the caller asked for the partial result; otherwise it propagates."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not return_on_interrupt:
+            raise
 
 
 def _bar(**options: Any) -> "tqdm":

@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 
 import adjoin
-from adjoin.control.decision import Controls
 from adjoin.control.objective import Objective
+from adjoin.control.variables import Controls
 from adjoin.model.joint import Joint
 from adjoin.model.parts import WORLD, Actuator, Body, Frame
 
@@ -41,8 +41,8 @@ def rests(path, inputs):
     return torch.cat([10.0 * (path.q[-1] - 1.0), 10.0 * path.v[-1], EFFORT**0.5 * inputs.controls[..., 0].mT], -1)
 
 
-def cart(sim: adjoin.Simulator = SIM, decision=None, dtype: torch.dtype = torch.float64) -> Objective:
-    return Objective(sim, start(sim, dtype), STEPS, cost=effort, terminal=arrive, decision=decision or Controls())
+def cart(sim: adjoin.Simulator = SIM, variables=None, dtype: torch.dtype = torch.float64) -> Objective:
+    return Objective(sim, start(sim, dtype), STEPS, cost=effort, terminal=arrive, variables=variables or Controls())
 
 
 def cart_squares(sim: adjoin.Simulator = SIM) -> Objective:

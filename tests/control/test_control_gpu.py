@@ -6,8 +6,7 @@ import torch
 
 import adjoin
 from adjoin import PerEnvironment
-from adjoin.control import ILQR, LBFGS, MPC, Controls, Objective, Solution
-from adjoin.control import optimize as optimize
+from adjoin.control import ILQR, LBFGS, MPC, Controls, ILQRResult, Objective, optimize
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 F32, F64 = torch.float32, torch.float64
@@ -31,7 +30,7 @@ def targets(dtype: torch.dtype, device: str) -> torch.Tensor:
     return (0.5 * torch.randn(33, 2, generator=torch.Generator().manual_seed(0), dtype=F64)).to(device, dtype)
 
 
-def reach(solver: ILQR, dtype: torch.dtype, device: str) -> Solution:
+def reach(solver: ILQR, dtype: torch.dtype, device: str) -> ILQRResult:
     state = solver.sim.state(batch=33, dtype=dtype, device=device)
     guess = torch.zeros(25, 33, 2, dtype=dtype, device=device)
     return solver.solve(state, guess, tensors={"target": PerEnvironment(targets(dtype, device))})
@@ -83,10 +82,10 @@ def test_optimize_finds_on_the_gpu_what_it_finds_on_the_cpu(dtype: torch.dtype) 
             20,
             cost=lambda control: 1e-3 * (control @ control),
             terminal=lambda q, v: (q[0] - 0.3) ** 2 + (q[1] + 0.2) ** 2 + 0.1 * (v @ v),
-            decision=Controls(),
+            variables=Controls(),
         )
         starts = 0.1 * torch.linspace(-1.0, 1.0, 4 * objective.size, dtype=dtype, device=device).reshape(4, -1)
         found = optimize(objective, LBFGS(), starts=starts, iterations=60)
-        assert found.numbers.device.type == device
+        assert found.variables.device.type == device
         losses.append(found.losses.cpu())
     torch.testing.assert_close(*losses, rtol=1e-2 if dtype == F32 else 1e-5, atol=1e-6)

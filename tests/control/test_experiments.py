@@ -3,7 +3,7 @@ import scenes
 import torch
 
 import adjoin
-from adjoin.control.optimize import LBFGS, GaussNewton, optimize
+from adjoin.control import LBFGS, GaussNewton, optimize
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_the_arm_holds_the_ball_until_the_fingers_open(throw):
 
 def test_the_ball_is_thrown_to_where_it_comes_to_rest(throw):
     found = optimize(throw, LBFGS(), starts=2, iterations=20, target=0.5e-12)
-    path = throw.rollout(found.numbers)
+    path = throw.rollout(found.variables)
     assert found.history.loss[0].min() > 0.25
     assert found.losses.min() < 0.5e-12
     assert path.v[-1, :, 9:12].abs().max() < 1e-3
@@ -77,7 +77,7 @@ def test_the_golf_ball_gets_to_the_target_within_fifty_iterations(golf):
     assert found.history.loss[0].min() > 0.5
     assert found.loss < 0.5e-12
     assert found.losses.max() < 0.5e-4
-    assert found.numbers.abs().max() < 30.0
+    assert found.variables.abs().max() < 30.0
 
 
 def test_the_car_gets_to_the_target_within_ten_iterations():

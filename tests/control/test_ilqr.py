@@ -10,12 +10,12 @@ import adjoin
 from adjoin import PerEnvironment, PerStep
 from adjoin.collision.terrain import Heightfield
 from adjoin.compiler.runtime.function import Function
-from adjoin.control.expansion import Expansion
-from adjoin.control.ilqr import ILQR, Solution
-from adjoin.control.inverse import Inverse
+from adjoin.control.ilqr import ILQR, ILQRResult
+from adjoin.control.ilqr.backward_pass import FusedBackwardPass, Gains, StepwiseBackwardPass
+from adjoin.control.ilqr.inverse_dynamics_pass import InverseDynamicsBackwardPass
+from adjoin.control.ilqr.local_model import LocalModel
+from adjoin.control.ilqr.problem_batch import ProblemBatch
 from adjoin.control.lqr import lqr
-from adjoin.control.problems import Problems
-from adjoin.control.riccati import Fused, Gains, Wide
 from adjoin.errors import InputError
 from adjoin.trace import cos
 
@@ -60,7 +60,7 @@ def ended(q: Any, v: Any, target: Any) -> Any:
     return 10.0 * np.concatenate([q - target, v])
 
 
-def reach(solver: ILQR, batch: int = 4, steps: int = 25, **options: Any) -> Solution:
+def reach(solver: ILQR, batch: int = 4, steps: int = 25, **options: Any) -> ILQRResult:
     draw = torch.Generator().manual_seed(1)
     targets = 0.5 * torch.randn(batch, solver.sim.model.nq, generator=draw, dtype=torch.float64)
     state = solver.sim.state(batch=batch, dtype=torch.float64)
@@ -68,7 +68,7 @@ def reach(solver: ILQR, batch: int = 4, steps: int = 25, **options: Any) -> Solu
     return solver.solve(state, guess, tensors={"target": PerEnvironment(targets)}, **options)
 
 
-def problems_at(found: Solution) -> Problems:
+def problems_at(found: ILQRResult) -> ProblemBatch:
     zero = torch.zeros_like(found.cost)
     once = {
         "last_q": found.q[-1],
@@ -76,7 +76,7 @@ def problems_at(found: Solution) -> Problems:
         "mu": zero,
         "tensors['target']": zero[:, None].expand(-1, 2),
     }
-    return Problems(once, {"q": found.q[:-1], "v": found.v[:-1], "control": found.controls})
+    return ProblemBatch(once, {"q": found.q[:-1], "v": found.v[:-1], "control": found.controls})
 
 
 def test_linear_system_takes_one_iteration_to_the_riccati_solution() -> None:
@@ -148,9 +148,9 @@ def test_limits_may_be_of_one_side_and_of_one_control() -> None:
 def assert_backward_passes_agree(solver: ILQR, found: Any, used: type, other: type, tolerance: float) -> None:
     ((_, passes),) = solver._kernels.items()
     problems = problems_at(found)
-    problems.once["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
+    problems.per_problem["mu"] = tensor(0.0, 0.0, 0.1, 1.0)
     assert type(passes.backward) is used
-    again = other(passes.expansion, solver.bounds, solver.second_order)
+    again = other(passes.local, solver.bounds, solver.second_order)
     for one, another in zip(passes.backward(problems, {}), again(problems, {}), strict=True):
         torch.testing.assert_close(one, another, rtol=tolerance, atol=tolerance)
 
@@ -159,7 +159,7 @@ def assert_backward_passes_agree(solver: ILQR, found: Any, used: type, other: ty
 def test_both_backward_passes_agree(second_order: bool) -> None:
     solver = ILQR(arm(), still, ended, limits=(-2.0, 2.0), second_order=second_order)
     found = reach(solver, iterations=2)
-    assert_backward_passes_agree(solver, found, Fused, Wide, 1e-8)
+    assert_backward_passes_agree(solver, found, FusedBackwardPass, StepwiseBackwardPass, 1e-8)
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0])
@@ -173,7 +173,7 @@ def test_the_backward_pass_by_inverse_dynamics_agrees(weight: float) -> None:
 
     solver = ILQR(sim, cost, ended, limits=False)
     found = reach(solver, iterations=1)
-    assert_backward_passes_agree(solver, found, Inverse, Fused, 1e-7)
+    assert_backward_passes_agree(solver, found, InverseDynamicsBackwardPass, FusedBackwardPass, 1e-7)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_inverse_dynamics_is_left_where_controls_do_not_follow(robot: str, optio
     solver = ILQR(sim, None, lambda q, v: q @ q, limits=False, **options)
     solver.solve(sim.state(batch=2, dtype=dtype), torch.zeros(3, 2, sim.model.nu, dtype=dtype), iterations=1)
     ((_, passes),) = solver._kernels.items()
-    assert not isinstance(passes.backward, Inverse)
+    assert not isinstance(passes.backward, InverseDynamicsBackwardPass)
 
 
 def test_expected_fall_of_the_cost_is_its_slope() -> None:
@@ -208,12 +208,12 @@ def test_expected_fall_of_the_cost_is_its_slope() -> None:
     problems = problems_at(found)
     gains = passes.backward(problems, {})
     start = solver.sim.state(batch=4, dtype=torch.float64)
-    problems.once.update({"q": start.q, "v": start.v, **start.memory})
+    problems.per_problem.update({"q": start.q, "v": start.v, **start.memory})
     ahead, back = (
-        passes.forward(problems, gains, torch.full((4,), part, dtype=torch.float64), {}).once["cost"]
+        passes.forward(problems, gains, torch.full((4,), part, dtype=torch.float64), {}).per_problem["cost"]
         for part in (1e-5, -1e-5)
     )
-    torch.testing.assert_close((ahead - back) / 2e-5, gains.first, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close((ahead - back) / 2e-5, gains.linear, rtol=1e-6, atol=1e-8)
 
 
 def test_second_derivatives_of_a_cost_on_a_free_joint() -> None:
@@ -223,7 +223,7 @@ def test_second_derivatives_of_a_cost_on_a_free_joint() -> None:
     def cost(q: Any, v: Any) -> Any:
         return cos(q[0]) * q[4] + q[3] * q[5] * v[2] + q[2] ** 2 * v[4] ** 2
 
-    expansion = Expansion(sim, None, cost, {})
+    expansion = LocalModel(sim, None, cost, {})
     function = Function(
         lambda q, v: expansion.quadratic({"q": q, "v": v}, controlled=False), {"q": model.nq, "v": model.nv}
     )
@@ -277,17 +277,18 @@ def test_contact_is_planned_with() -> None:
     targets = tensor([0.3], [0.4], [0.5])
     guess = torch.full((50, 3, 1), 1.5, dtype=torch.float64)
     found = solver.solve(start, guess, tensors={"target": PerEnvironment(targets)}, iterations=60)
-    assert isinstance(solver._kernels.items()[0][1].backward, Wide)
+    ((_, passes),) = solver._kernels.items()
+    assert isinstance(passes.backward, StepwiseBackwardPass)
     path = sim.rollout(start, found.controls)
     torch.testing.assert_close(path.q, found.q, rtol=1e-9, atol=1e-9)
     assert (found.q[-1, :, 1:] - targets).abs().max() < 0.01
     assert found.v[-1].abs().max() < 0.1
 
 
-@pytest.mark.parametrize("kind", [Fused, Wide])
+@pytest.mark.parametrize("kind", [FusedBackwardPass, StepwiseBackwardPass])
 def test_a_motion_is_followed(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind is Wide:
-        monkeypatch.setattr("adjoin.control.search.SMALL", 0)
+    if kind is StepwiseBackwardPass:
+        monkeypatch.setattr("adjoin.control.ilqr.iterations.MAX_FUSED_SIZE", 0)
     sim = arm()
     solver = ILQR(sim, lambda q, v, control, motion: np.concatenate([10.0 * (q - motion), 1e-3 * control]))
     time = 0.02 * torch.arange(60, dtype=torch.float64)
@@ -296,7 +297,8 @@ def test_a_motion_is_followed(kind: type, monkeypatch: pytest.MonkeyPatch) -> No
     found = solver.solve(
         sim.state(batch=1, dtype=torch.float64), guess, tensors={"motion": PerStep(PerEnvironment(motion[:, None]))}
     )
-    assert isinstance(solver._kernels.items()[0][1].backward, kind)
+    ((_, passes),) = solver._kernels.items()
+    assert isinstance(passes.backward, kind)
     assert (found.q[:-1, 0] - motion).abs().max() < 0.01
     shared = solver.solve(sim.state(batch=1, dtype=torch.float64), guess, tensors={"motion": PerStep(motion)})
     assert torch.equal(shared.controls, found.controls)
@@ -331,8 +333,8 @@ def test_problems_that_wait_for_room_get_what_all_at_once_do(
 ) -> None:
     solver = ILQR(arm(), still, ended)
     whole = reach(solver, batch=11)
-    monkeypatch.setattr("adjoin.control.search.at_once", lambda device: room)
-    monkeypatch.setattr("adjoin.control.search.LEAVING", leaving)
+    monkeypatch.setattr("adjoin.control.ilqr.iterations.concurrent_problems", lambda device: room)
+    monkeypatch.setattr("adjoin.control.ilqr.iterations.MIN_DONE_FRACTION", leaving)
     parts = reach(solver, batch=11)
     assert len(whole.iterations.unique()) > 1
     for one, other in zip(whole, parts, strict=True):
@@ -397,7 +399,7 @@ def test_costs_of_iterations_are_shown() -> None:
     assert len(shown) > int(found.iterations.max())
 
 
-def test_a_bar_is_drawn_and_an_interrupt_ends_the_search_with_what_is_found(
+def test_a_bar_is_drawn_and_an_interrupt_returns_what_there_is_where_that_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solver = ILQR(arm(), still, ended)
@@ -413,14 +415,14 @@ def test_a_bar_is_drawn_and_an_interrupt_ends_the_search_with_what_is_found(
         return backward(*arguments)
 
     monkeypatch.setattr(passes, "backward", interrupted)
-    found = reach(solver, progress=True)
+    found = reach(solver, return_on_interrupt=True)
     assert not bool(found.converged.any())
     assert torch.equal(found.history, whole.history[:2])
     path = solver.sim.rollout(solver.sim.state(batch=4, dtype=F64), found.controls)
     torch.testing.assert_close(found.q, path.q)
     calls.clear()
     with pytest.raises(KeyboardInterrupt):
-        reach(solver)
+        reach(solver, progress=True)
 
 
 TARGET = {"target": PerEnvironment(torch.zeros(3, 2).double())}
@@ -487,7 +489,7 @@ def test_what_is_wrong_with_a_solver_is_said() -> None:
     with pytest.raises(InputError, match="each a number or 2 of them"):
         ILQR(sim, still, limits=([1.0, 2.0, 3.0], 4.0))
     tight = slider().model.actuators[0].control_range[1]
-    with pytest.raises(InputError, match="outside its own"):
+    with pytest.raises(InputError, match="outside its range"):
         ILQR(slider(), ended, limits=(2.0 * tight, 3.0 * tight))
     with pytest.raises(InputError, match="one number or a row of residuals"):
         reach(ILQR(sim, lambda q, v, control, target: np.outer(q, q - target)))

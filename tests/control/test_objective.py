@@ -7,9 +7,9 @@ from problems import EFFORT, LIMIT, SIM, STEPS, TIGHT, arrive, cart, cart_square
 
 import adjoin
 from adjoin import PerEnvironment, PerStep
-from adjoin.control.decision import Controls, Learned, Numbers, Spline, b_spline
 from adjoin.control.ilqr import ILQR
 from adjoin.control.objective import Objective
+from adjoin.control.variables import Controls, ModuleParameters, Spline, Variables, b_spline
 from adjoin.errors import InputError
 from adjoin.learn.modules import Positive
 from adjoin.learn.parameters import Parameters
@@ -44,7 +44,7 @@ def masses():
 def objectives():
     goal = {"goal": torch.tensor([1.0, 0.5]).double()}
     begin = TWO.state(torch.tensor([0.3, -0.2]).double())
-    gains = Numbers([3.0, 2.0], lambda x: {"tensors": {"gains": x}})
+    gains = Variables([3.0, 2.0], lambda x: {"tensors": {"gains": x}})
     still = torch.full((15, 2), 0.5).double()
 
     def tip(path, inputs):
@@ -66,20 +66,20 @@ def objectives():
 
     return {
         "scenarios": Objective(
-            TWO, some, 15, cost=torque, terminal=upright, tensors=goal, decision=Spline(5), params=masses_of
+            TWO, some, 15, cost=torque, terminal=upright, tensors=goal, variables=Spline(5), params=masses_of
         ),
         "scenarios of residuals": Objective(
-            TWO, begin, 15, loss=tip, residuals=far, decision=Spline(3, 1), params=masses_of
+            TWO, begin, 15, loss=tip, residuals=far, variables=Spline(3, 1), params=masses_of
         ),
         "controls": Objective(TWO, begin, 15, cost=torque, terminal=upright, tensors=goal),
-        "spline": Objective(TWO, begin, 15, cost=torque, loss=tip, decision=Spline(5)),
-        "residuals": Objective(TWO, begin, 15, cost=torque, residuals=far, decision=Spline(4, degree=1)),
-        "learned": Objective(TWO, begin, 15, residuals=far, decision=Learned(masses()), controls=still),
+        "spline": Objective(TWO, begin, 15, cost=torque, loss=tip, variables=Spline(5)),
+        "residuals": Objective(TWO, begin, 15, cost=torque, residuals=far, variables=Spline(4, degree=1)),
+        "learned": Objective(TWO, begin, 15, residuals=far, variables=ModuleParameters(masses()), controls=still),
         "together": Objective(
-            TWO, begin, 15, cost=torque, terminal=upright, tensors=goal, controller=servo, decision=[Spline(5), gains]
+            TWO, begin, 15, cost=torque, terminal=upright, tensors=goal, controller=servo, variables=[Spline(5), gains]
         ),
         "contact": Objective(
-            BALL, BALL.state(dtype=torch.float64), 60, loss=landed, decision=Numbers([2.0, -1.0], thrown)
+            BALL, BALL.state(dtype=torch.float64), 60, loss=landed, variables=Variables([2.0, -1.0], thrown)
         ),
     }
 
@@ -198,10 +198,12 @@ def test_splines_of_cubics_are_smooth_and_of_lines_straight():
 
 def test_learned_takes_its_start_from_the_module_and_gives_back_what_was_found():
     learned = masses()
-    decision = Learned(learned)
-    objective = Objective(TWO, TWO.state(torch.zeros(2).double()), 5, residuals=lambda p, i: p.q[-1], decision=decision)
+    variables = ModuleParameters(learned)
+    objective = Objective(
+        TWO, TWO.state(torch.zeros(2).double()), 5, residuals=lambda p, i: p.q[-1], variables=variables
+    )
     torch.testing.assert_close(objective.inputs(objective.box.start[None]).params["mass"][0], learned()["mass"])
-    decision.assign(objective.box.start + 1.0)
+    variables.assign(objective.box.start + 1.0)
     torch.testing.assert_close(learned()["mass"], torch.tensor([1.2, 0.8]).double() * torch.e)
     assert objective.inputs(objective.box.start[None]).params["damping"].amax() < 0.31
 
@@ -217,7 +219,7 @@ def test_the_loss_in_scenarios_is_the_mean_of_the_losses_in_each():
             cost=torque,
             terminal=upright,
             tensors=objective.tensors,
-            decision=Spline(5),
+            variables=Spline(5),
             params={"mass": objective.params["mass"][k]},
         )
         for k in range(3)
@@ -306,11 +308,11 @@ def test_errors_of_scenarios_say_what_would_be_right():
     goals = {"goal": PerEnvironment(torch.ones(3, 1).double())}
     with pytest.raises(InputError, match=r"there are start 2, tensors\['goal'\] 3"):
         Objective(TIGHT, some, 3, cost=lambda q, goal: q - goal, tensors=goals)
-    begins = Numbers([0.0], lambda x: {"state": TIGHT.state(x)})
+    begins = Variables([0.0], lambda x: {"state": TIGHT.state(x)})
     with pytest.raises(InputError, match="decides the start, so start must be of one environment"):
-        Objective(TIGHT, some, 3, terminal=arrive, decision=begins).losses(torch.zeros(1, 1).double())
-    heavy = Numbers([1.0], lambda x: {"params": {"mass": x}})
-    varied = Objective(TIGHT, some, 3, terminal=arrive, decision=heavy, params={"mass": torch.ones(2, 1).double()})
+        Objective(TIGHT, some, 3, terminal=arrive, variables=begins).losses(torch.zeros(1, 1).double())
+    heavy = Variables([1.0], lambda x: {"params": {"mass": x}})
+    varied = Objective(TIGHT, some, 3, terminal=arrive, variables=heavy, params={"mass": torch.ones(2, 1).double()})
     with pytest.raises(InputError, match="decides what differs between scenarios: mass"):
         varied.losses(torch.ones(1, 1).double())
 
@@ -349,10 +351,10 @@ def test_errors_say_what_would_be_right():
             Objective(TIGHT, one, 3, **wrong).losses(torch.zeros(1, 3).double())
     for wrong in ("controls", [], Controls):
         with pytest.raises(InputError, match=r"such as Controls\(\) or Spline\(10\)"):
-            Objective(TIGHT, one, 3, cost=effort, decision=wrong)
+            Objective(TIGHT, one, 3, cost=effort, variables=wrong)
     with pytest.raises(InputError, match=r"random starts must be at least 1, got 0"):
         cart().random(0)
-    with pytest.raises(InputError, match=r"there are 20 numbers to split, got \(3,\)"):
+    with pytest.raises(InputError, match=r"there are 20 variables to split, got \(3,\)"):
         cart().split(torch.zeros(3))
     with pytest.raises(InputError, match="has no actuators"):
         Objective(BALL, BALL.state(), 3, cost=effort)
@@ -361,36 +363,36 @@ def test_errors_say_what_would_be_right():
     with pytest.raises(InputError, match=r"must be whole numbers, got 5\.5 and 3"):
         Spline(5.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match="start must be numbers, got 'x'"):
-        cart(decision=Controls(start="x"))
+        cart(variables=Controls(start="x"))
     with pytest.raises(InputError, match="limits must be a pair"):
-        cart(decision=Controls(limits=3.0))  # pyright: ignore[reportArgumentType]
+        cart(variables=Controls(limits=3.0))  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match="at least one number"):
-        cart(decision=Numbers([], lambda x: {}))
-    with pytest.raises(InputError, match="make must be a function"):
-        cart(decision=Numbers([0.0], 3))  # pyright: ignore[reportArgumentType]
+        cart(variables=Variables([], lambda x: {}))
+    with pytest.raises(InputError, match="decode must be a function"):
+        cart(variables=Variables([0.0], 3))  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match=r"must be a torch\.nn\.Module, got a int"):
-        Learned(3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InputError, match=r"numbers must be \(3,\), got \(4,\)"):
-        Learned(masses()).assign(torch.zeros(4))
+        ModuleParameters(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"values must be \(3,\), got \(4,\)"):
+        ModuleParameters(masses()).assign(torch.zeros(4))
     for given, wanted in (
         (lambda x: x, "must give a dictionary, got a Tensor"),
         (lambda x: {"params": [x]}, "must give a dictionary of tensors as 'params'"),
         (lambda x: {"controls": x}, r"must give controls \(20, 1, \.\.\.\), got \(1, 1\)"),
     ):
         with pytest.raises(InputError, match=wanted):
-            cart(decision=Numbers([0.0], given)).losses(torch.zeros(1, 1).double())
+            cart(variables=Variables([0.0], given)).losses(torch.zeros(1, 1).double())
     with pytest.raises(InputError, match="start of the shape"):
-        cart(decision=Controls(start=torch.zeros(7)))
+        cart(variables=Controls(start=torch.zeros(7)))
     with pytest.raises(InputError, match="lower limit must be at most"):
-        cart(decision=Controls(limits=(1.0, -1.0)))
+        cart(variables=Controls(limits=(1.0, -1.0)))
     with pytest.raises(InputError, match=r"\(batch, 20\), got \(3, 4\)"):
         cart().losses(torch.zeros(3, 4).double())
     with pytest.raises(InputError, match=r"must be torch\.float64"):
         cart().losses(torch.zeros(3, 20))
     with pytest.raises(InputError, match="gave 'control'; a rollout gets: state, controls"):
-        cart(decision=Numbers([0.0], lambda x: {"control": x})).losses(torch.zeros(1, 1).double())
-    with pytest.raises(InputError, match="does not depend on what is decided"):
-        cart(decision=Numbers([0.0], lambda x: {})).gradients(torch.zeros(1, 1).double())
+        cart(variables=Variables([0.0], lambda x: {"control": x})).losses(torch.zeros(1, 1).double())
+    with pytest.raises(InputError, match="does not depend on the decision variables"):
+        cart(variables=Variables([0.0], lambda x: {})).gradients(torch.zeros(1, 1).double())
     with pytest.raises(InputError, match=r"loss must give \(batch,\), here 2 of them"):
         Objective(TIGHT, one, 3, loss=lambda p, i: p.q[-1]).losses(torch.zeros(2, 3).double())
     with pytest.raises(InputError, match="no residuals"):

@@ -5,12 +5,12 @@ import pytest
 import torch
 from problems import LIMIT, SIM, STEPS, TIGHT, bounded_optimum, cart, cart_squares, optimum, start, system, two_links
 
-from adjoin.control.decision import Controls, Learned, Numbers, Spline
-from adjoin.control.descent import _secants
+from adjoin.control import LBFGS, SGD, Adam, GaussNewton, optimize
 from adjoin.control.objective import Objective
-from adjoin.control.optimize import LBFGS, SGD, Adam, GaussNewton, optimize
+from adjoin.control.optimizers.gauss_newton import _secants
+from adjoin.control.optimizers.sampling import CMAES, MPPI
 from adjoin.control.plot import plot_losses
-from adjoin.control.sampling import CMAES, MPPI
+from adjoin.control.variables import Controls, ModuleParameters, Spline, Variables
 from adjoin.errors import InputError
 from adjoin.learn.modules import Positive
 from adjoin.learn.parameters import Parameters
@@ -28,7 +28,7 @@ def swing(method):
     def energy(path, inputs):
         return torch.cat([path.q[-1] - 1.0, path.v[-1], 0.03 * inputs.controls.transpose(0, 1).flatten(1)], -1)
 
-    return Objective(TWO, TWO.state(torch.zeros(2).double()), 20, residuals=energy, decision=Spline(5, spread=3.0))
+    return Objective(TWO, TWO.state(torch.zeros(2).double()), 20, residuals=energy, variables=Spline(5, spread=3.0))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_the_optimum_within_limits_is_found_and_they_are_kept(method):
     least = 0.5 * least if isinstance(method, GaussNewton) else least
     found = optimize(objective, method, starts=3, iterations=500)
     assert found.losses.tolist() == pytest.approx([least] * 3, rel=1e-5)
-    assert found.numbers.abs().amax() <= LIMIT
-    assert optimize(objective, method, starts=3, iterations=2).numbers.abs().amax() <= LIMIT
+    assert found.variables.abs().amax() <= LIMIT
+    assert optimize(objective, method, starts=3, iterations=2).variables.abs().amax() <= LIMIT
 
 
 def test_gauss_newton_meets_few_residuals_with_the_least_change_of_many_numbers():
@@ -75,7 +75,7 @@ def test_gauss_newton_meets_few_residuals_with_the_least_change_of_many_numbers(
     tight = Objective(TIGHT, start(TIGHT), STEPS, residuals=lambda p, i: 10.0 * (p.q[-1] - 0.7))
     held = optimize(tight, GaussNewton(), starts=4, iterations=10, target=0.5e-24)
     assert held.stopped.count("target") > 0
-    assert held.numbers.abs().amax() == LIMIT
+    assert held.variables.abs().amax() == LIMIT
 
 
 @pytest.mark.parametrize("method", [GaussNewton(), LBFGS()], ids=label)
@@ -84,14 +84,14 @@ def test_parameters_that_explain_a_motion_are_found(method):
     true = torch.tensor([0.7, 1.6]).double()
     recorded = TWO.rollout(begin, still, params={"mass": true}).q
     learned = Parameters(TWO.model, dtype=torch.float64).learn("mass", Positive(torch.tensor([0.7, 0.5]).double()))
-    decision = Learned(learned, spread=0.2)
+    variables = ModuleParameters(learned, spread=0.2)
 
     def apart(path, inputs):
         return (path.q - recorded[:, None]).transpose(0, 1).flatten(1)
 
-    objective = Objective(TWO, begin, 40, residuals=apart, decision=decision)
+    objective = Objective(TWO, begin, 40, residuals=apart, variables=variables)
     found = optimize(objective, method, starts=3, iterations=40, tolerance=0.0)
-    decision.assign(found.best)
+    variables.assign(found.best)
     share = learned()["mass"] / learned()["mass"].sum()
     torch.testing.assert_close(share, true / true.sum(), rtol=1e-5, atol=0.0)
 
@@ -105,16 +105,16 @@ def test_a_control_at_its_limit_can_leave_it():
 def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(method):
     whole = optimize(swing(method), method, starts=3, iterations=12, tolerance=0.0)
     half = optimize(swing(method), method, starts=3, iterations=5, tolerance=0.0)
-    before = half.numbers.clone()
+    before = half.variables.clone()
     file = io.BytesIO()
     torch.save(half.state, file)
     file.seek(0)
     for state in (half.state, torch.load(file, weights_only=True)):
         rest = optimize(swing(method), method, iterations=7, tolerance=0.0, resume=state)
-        assert torch.equal(rest.numbers, whole.numbers)
+        assert torch.equal(rest.variables, whole.variables)
         assert torch.equal(rest.history.loss, whole.history.loss)
         assert torch.equal(rest.history.rollouts, whole.history.rollouts)
-    assert torch.equal(half.numbers, before)
+    assert torch.equal(half.variables, before)
     assert len(half.history.loss) == 6
 
 
@@ -124,14 +124,14 @@ def test_many_starts_find_what_each_finds_alone(method):
     starts = objective.random(5)
     together = optimize(objective, method, starts=starts, iterations=4)
     alone = [optimize(objective, method, starts=each, iterations=4) for each in starts]
-    torch.testing.assert_close(together.numbers, torch.cat([x.numbers for x in alone]), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(together.variables, torch.cat([x.variables for x in alone]), rtol=1e-9, atol=1e-9)
     assert together.losses.std() > 0.0 or isinstance(method, GaussNewton)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=label)
 def test_losses_fall_and_are_those_of_the_numbers(method):
     found = optimize(swing(method), method, starts=3, iterations=10)
-    torch.testing.assert_close(swing(method).losses(found.numbers), found.losses, rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(swing(method).losses(found.variables), found.losses, rtol=1e-12, atol=0.0)
     history = found.history
     assert history.loss.shape == (len(history.seconds), 3)
     assert history.seconds.diff().gt(0.0).all()
@@ -190,8 +190,8 @@ def test_numbers_of_different_size_are_balanced_by_their_spread():
         x = inputs.tensors["x"]
         return ((x / torch.tensor([1e3, 1e-3])) - 1.0).square().sum(-1)
 
-    decision = Numbers([0.0, 0.0], lambda x: {"tensors": {"x": x}}, spread=[1e3, 1e-3])
-    found = optimize(Objective(SIM, start(SIM), 1, loss=bowl, decision=decision), Adam(rate=0.05), iterations=300)
+    variables = Variables([0.0, 0.0], lambda x: {"tensors": {"x": x}}, spread=[1e3, 1e-3])
+    found = optimize(Objective(SIM, start(SIM), 1, loss=bowl, variables=variables), Adam(rate=0.05), iterations=300)
     torch.testing.assert_close(found.best, torch.tensor([1e3, 1e-3]).double(), rtol=1e-3, atol=0.0)
 
 
@@ -208,7 +208,7 @@ def landing(degree):
         return torch.cat([path.q[-1] - 1.0, path.v[-1]], -1)
 
     return Objective(
-        TWO, TWO.state(torch.zeros(2).double()), 20, residuals=away, decision=Spline(5, degree, spread=3.0)
+        TWO, TWO.state(torch.zeros(2).double()), 20, residuals=away, variables=Spline(5, degree, spread=3.0)
     )
 
 
@@ -285,7 +285,7 @@ def test_a_bar_shows_the_loss(capsys):
     assert "loss " in said
 
 
-def test_ctrl_c_ends_a_run_with_a_bar_with_what_is_found(monkeypatch):
+def test_ctrl_c_propagates_unless_the_partial_result_is_asked_for(monkeypatch):
     objective, calls = cart(), []
     plain = objective.gradients
 
@@ -296,12 +296,12 @@ def test_ctrl_c_ends_a_run_with_a_bar_with_what_is_found(monkeypatch):
         return plain(numbers)
 
     monkeypatch.setattr(objective, "gradients", interrupted)
-    found = optimize(objective, Adam(rate=0.1), progress=True)
+    found = optimize(objective, Adam(rate=0.1), return_on_interrupt=True)
     assert len(found.history.loss) == 5
     assert found.loss < float(found.history.loss[0, 0])
     calls.clear()
     with pytest.raises(KeyboardInterrupt):
-        optimize(objective, Adam(rate=0.1))
+        optimize(objective, Adam(rate=0.1), progress=True)
 
 
 def test_errors_say_what_would_be_right():
@@ -328,9 +328,9 @@ def test_errors_say_what_would_be_right():
         optimize(cart(), starts=torch.full((2, STEPS), torch.nan))
     with pytest.raises(InputError, match="must have residuals"):
         optimize(cart(), GaussNewton())
-    with pytest.raises(InputError, match="`state` of what an earlier run found"):
+    with pytest.raises(InputError, match="`state` of an earlier result"):
         optimize(cart(), resume={})
     with pytest.raises(InputError, match="resume is of SGD"):
         optimize(cart(), Adam(), resume=optimize(cart(), SGD(), iterations=1).state)
-    with pytest.raises(InputError, match="for 20 numbers; got"):
-        optimize(cart(decision=Spline(4)), resume=optimize(cart(decision=Controls()), iterations=1).state)
+    with pytest.raises(InputError, match="for 20 variables; got"):
+        optimize(cart(variables=Spline(4)), resume=optimize(cart(variables=Controls()), iterations=1).state)

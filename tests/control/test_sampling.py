@@ -6,10 +6,10 @@ import pytest
 import torch
 from problems import LIMIT, SIM, TIGHT, bounded_optimum, cart, optimum, start
 
-from adjoin.control.decision import Controls, Numbers
 from adjoin.control.objective import Objective
 from adjoin.control.optimize import optimize
-from adjoin.control.sampling import CMAES, MPPI
+from adjoin.control.optimizers.sampling import CMAES, MPPI
+from adjoin.control.variables import Controls, Variables
 from adjoin.errors import InputError
 
 METHODS = [CMAES(), MPPI(samples=32, patience=200)]
@@ -27,8 +27,8 @@ def bowl(center, scale=1.0, loss=None):
         x = inputs.tensors["x"]
         return (loss or (lambda y: y.square().sum(-1)))((x - aim) / scale)
 
-    decision = Numbers([0.0] * len(center), lambda x: {"tensors": {"x": x}})
-    return Objective(SIM, start(SIM), 1, loss=squares, decision=decision)
+    variables = Variables([0.0] * len(center), lambda x: {"tensors": {"x": x}})
+    return Objective(SIM, start(SIM), 1, loss=squares, variables=variables)
 
 
 def rosenbrock(y):
@@ -55,7 +55,7 @@ def test_the_known_optimum_within_limits_is_approached_and_they_are_kept(method,
     least = bounded_optimum(LIMIT)[1]
     found = optimize(cart(TIGHT), method, iterations=400)
     assert least - 1e-9 <= found.loss < (1.0 + close) * least
-    assert found.numbers.abs().amax() <= LIMIT
+    assert found.variables.abs().amax() <= LIMIT
 
 
 def test_cma_es_without_limits_approaches_the_known_optimum():
@@ -68,7 +68,7 @@ def test_cma_es_without_limits_approaches_the_known_optimum():
 def test_one_rollout_at_a_time_gives_the_same_as_a_generation_at_once():
     together = optimize(cart(), CMAES(population=6), starts=2, iterations=10)
     apart = optimize(cart(), CMAES(population=6, batched=False), starts=2, iterations=10)
-    assert torch.equal(together.numbers, apart.numbers)
+    assert torch.equal(together.variables, apart.variables)
     assert together.history.rollouts.tolist() == apart.history.rollouts.tolist() == [2 + 12 * k for k in range(11)]
 
 
@@ -95,7 +95,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(method):
     file.seek(0)
     for state in (half.state, half.state, torch.load(file, weights_only=False)):
         rest = optimize(cart(), method, iterations=7, resume=state)
-        assert torch.equal(rest.numbers, whole.numbers)
+        assert torch.equal(rest.variables, whole.variables)
         assert torch.equal(rest.history.loss, whole.history.loss)
 
 
@@ -104,15 +104,15 @@ def test_many_starts_find_what_each_finds_alone(method):
     starts = cart().random(3)
     together = optimize(cart(), method, starts=starts, iterations=10, seed=7)
     alone = [optimize(cart(), method, starts=each, iterations=10, seed=7 + k) for k, each in enumerate(starts)]
-    torch.testing.assert_close(together.numbers, torch.cat([x.numbers for x in alone]), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(together.variables, torch.cat([x.variables for x in alone]), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=label)
 def test_the_seed_decides_and_the_global_ones_are_left_alone(method):
     states = np.random.get_state()[1].copy(), torch.get_rng_state()  # pyright: ignore[reportAttributeAccessIssue]
     first, again, other = (optimize(cart(), method, iterations=3, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first.numbers, again.numbers)
-    assert not torch.equal(first.numbers, other.numbers)
+    assert torch.equal(first.variables, again.variables)
+    assert not torch.equal(first.variables, other.variables)
     assert np.array_equal(states[0], np.random.get_state()[1])
     assert torch.equal(states[1], torch.get_rng_state())
 
@@ -154,33 +154,33 @@ def test_samples_of_cma_es_may_be_wider_than_the_limits(sigma):
         return inputs.tensors["x"].square().sum(-1)
 
     for size in (1, 2):
-        decision = Numbers([0.3] * size, lambda x: {"tensors": {"x": x}}, (0.0, 1.0), 0.1)
-        objective = Objective(SIM, start(SIM), 2, loss=square, decision=decision)
+        variables = Variables([0.3] * size, lambda x: {"tensors": {"x": x}}, (0.0, 1.0), 0.1)
+        objective = Objective(SIM, start(SIM), 2, loss=square, variables=variables)
         found = optimize(objective, CMAES(sigma=sigma), starts=4, iterations=40)
         assert found.loss < 1e-6
-        assert found.numbers.amin() >= 0.0
+        assert found.variables.amin() >= 0.0
 
 
 def test_cma_es_leaves_numbers_alone_that_the_limits_hold():
     limits = torch.full((20,), LIMIT).double()
     limits[::2] = 0.1
-    held = cart(TIGHT, Numbers([0.0] * 20, lambda x: {"controls": x.mT[..., None]}, (0.1 - 0.0 * limits, limits)))
+    held = cart(TIGHT, Variables([0.0] * 20, lambda x: {"controls": x.mT[..., None]}, (0.1 - 0.0 * limits, limits)))
     found = optimize(held, CMAES(), starts=2, iterations=20)
-    assert found.numbers[:, ::2].eq(0.1).all()
+    assert found.variables[:, ::2].eq(0.1).all()
     assert found.loss < 0.9 * float(held.losses(held.box.start[None]))
-    with pytest.raises(InputError, match="leave no number to decide"):
-        optimize(cart(decision=Controls(limits=(0.1, 0.1))), CMAES())
+    with pytest.raises(InputError, match="leave no variable to decide"):
+        optimize(cart(variables=Controls(limits=(0.1, 0.1))), CMAES())
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cma", None)
     with pytest.raises(InputError, match=r"CMAES needs cma: pip install \'adjoin\[control\]\'"):
-        optimize(cart(decision=Controls()), CMAES(), iterations=1)
+        optimize(cart(variables=Controls()), CMAES(), iterations=1)
 
 
 def test_mppi_at_a_high_temperature_goes_to_the_mean_of_its_samples():
     method = MPPI(sigma=0.3, samples=4096, temperature=1e9)
     rows = optimize(bowl([2.0, -1.0]), method, starts=2, iterations=1).state["rows"]
-    begun = optimize(bowl([2.0, -1.0]), method, starts=2, iterations=0).numbers
+    begun = optimize(bowl([2.0, -1.0]), method, starts=2, iterations=0).variables
     torch.testing.assert_close(rows["z"], begun, rtol=0.0, atol=5.0 * 0.3 / 4096**0.5)
     assert (rows["best"] - begun).norm(dim=-1).gt(0.5).all()

@@ -1,6 +1,8 @@
 """Fits: true parameters from torques and from accelerations, by any optimizer; bad data are refused before."""
 
 import functools
+import importlib
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -15,6 +17,7 @@ from adjoin.learn.fit import fit
 from adjoin.learn.modules import LogCholesky, Positive
 from adjoin.learn.parameters import Parameters
 
+fit_module = importlib.import_module("adjoin.learn.fit")  # the package has the function by this name
 TIME = torch.arange(0.0, 4.0, 0.02, dtype=torch.float64)
 
 
@@ -202,3 +205,28 @@ def test_bad_arguments_are_named():
     learned = Parameters(robot(), torch.float64, check=False).learn("mass", Positive(torch.ones(3) * 1.2))
     with pytest.raises(InputError, match=r"the loss is (nan|inf) after 1 epochs; take smaller steps"):
         fit(robot(), learned, data, optimizer=torch.optim.SGD(learned.parameters(), lr=1e9), epochs=3)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_an_interrupt_propagates_unless_the_partial_result_is_asked_for(optimized, monkeypatch):
+    data, plain = recorded(samples=TIME[:300]), fit_module.predict
+
+    def run(calls, **options):
+        count = itertools.count()
+
+        def interrupted(*arguments):
+            if next(count) == calls:
+                raise KeyboardInterrupt
+            return plain(*arguments)
+
+        monkeypatch.setattr(fit_module, "predict", interrupted)
+        learned = wrong()
+        optimizer = torch.optim.Adam(learned.parameters(), 1e-2) if optimized else None
+        return learned, fit(robot(), learned, data, optimizer=optimizer, check=False, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(9, progress=True)
+    learned, result = run(9, return_on_interrupt=True)
+    assert result.training[-1] < result.training[0]
+    assert not torch.allclose(values(learned), values(wrong()))
+    assert result.report.residuals.isfinite().all()

@@ -9,7 +9,8 @@ from adjoin.errors import InputError
 from adjoin.learn.data import Recording
 from adjoin.learn.modules import Bounded, Positive, Unconstrained
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.shooting import Named, Shooting, tridiagonal_solve
+from adjoin.learn.shooting import Shooting, tridiagonal_solve
+from adjoin.learn.shooting_residuals import NamedParameters
 
 STEPS = 80
 
@@ -62,7 +63,7 @@ def bouncing(sim, friction, restitution):
 
 def guessed(sim, friction=0.3, restitution=0.4):
     learned = Parameters(sim.model, dtype=torch.float64).learn("geometry_friction", Sliding(friction))
-    return [learned, Named(contact_restitution=Bounded(tensor(restitution).squeeze(), 0.0, 1.0))]
+    return [learned, NamedParameters(contact_restitution=Bounded(tensor(restitution).squeeze(), 0.0, 1.0))]
 
 
 def found(modules):
@@ -304,6 +305,32 @@ def test_progress_shows_a_bar(capsys):
     sim, q, v = pendulum()
     Shooting(sim, weighed(), recorded(sim, q, v, heavy(1.4, 0.1)), 20).solve(3, progress=True)
     assert "3/3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["solve", "descend"])
+def test_an_interrupt_propagates_unless_the_partial_result_is_asked_for(method, monkeypatch):
+    sim, q, v = pendulum()
+    data = recorded(sim, q, v, heavy(1.4, 0.1))
+
+    def run(**options):
+        learned = weighed()
+        shooting, calls = Shooting(sim, learned, data, 20), []
+        plain = shooting._run
+
+        def interrupted(*arguments, **named):
+            calls.append(1)
+            if len(calls) == 9:
+                raise KeyboardInterrupt
+            return plain(*arguments, **named)
+
+        monkeypatch.setattr(shooting, "_run", interrupted)
+        return shooting, getattr(shooting, method)(10, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(progress=True)
+    shooting, history = run(return_on_interrupt=True)
+    assert history[-1] < history[0]
+    assert float(shooting.loss().detach()) == pytest.approx(min(history))
 
 
 def test_wrong_input_is_told_what_would_be_right():

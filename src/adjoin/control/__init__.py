@@ -1,14 +1,16 @@
 """Optimal control: objectives over rollouts, optimizers of them, trajectories and feedback. See docs/control.md."""
 
-from adjoin.control.decision import Controls, Learned, Numbers, Spline
-from adjoin.control.descent import LBFGS, SGD, Adam, GaussNewton
-from adjoin.control.ilqr import ILQR, Solution
+from adjoin.control.ilqr import ILQR, ILQRResult
 from adjoin.control.lqr import Regulator, lqr
 from adjoin.control.mpc import MPC
-from adjoin.control.objective import Objective
-from adjoin.control.optimize import Found, History, optimize
+from adjoin.control.objective import Inputs, Objective
+from adjoin.control.optimize import History, OptimizeResult, optimize
+from adjoin.control.optimizers.gauss_newton import GaussNewton
+from adjoin.control.optimizers.gradient_descent import SGD, Adam
+from adjoin.control.optimizers.lbfgs import LBFGS
+from adjoin.control.optimizers.sampling import CMAES, MPPI
 from adjoin.control.plot import plot_losses
-from adjoin.control.sampling import CMAES, MPPI
+from adjoin.control.variables import Controls, ModuleParameters, Spline, Variables
 
 __all__ = [
     "CMAES",
@@ -19,15 +21,16 @@ __all__ = [
     "SGD",
     "Adam",
     "Controls",
-    "Found",
     "GaussNewton",
     "History",
-    "Learned",
-    "Numbers",
+    "ILQRResult",
+    "Inputs",
+    "ModuleParameters",
     "Objective",
+    "OptimizeResult",
     "Regulator",
-    "Solution",
     "Spline",
+    "Variables",
     "lqr",
     "optimize",
     "plot_losses",

@@ -1,6 +1,6 @@
 """Linear-quadratic regulators: the best feedback for a linear system with a quadratic cost, in closed form.
 
-Over an endless horizon the Riccati equation is solved by doubling, each iteration of which stands for twice as many
+Over an infinite horizon the Riccati equation is solved by doubling, each iteration of which stands for twice as many
 steps as the one before (Chu, Fan, Lin and Wang 2004, Structure-preserving algorithms for periodic discrete-time
 algebraic Riccati equations).
 """
@@ -35,14 +35,14 @@ def lqr(
     steps: int | None = None,
     terminal: torch.Tensor | None = None,
 ) -> Regulator:
-    """The feedback that makes the sum of half dx.Q dx + half du.R du least, where dx becomes A dx + B du.
+    """Return the feedback that minimizes the sum of half dx.Q dx + half du.R du, where dx becomes A dx + B du.
 
     Args:
         A: (..., n, n), for example of `Simulator.linearize`.
         B: (..., n, m).
         Q: (..., n, n), symmetric, not negative.
         R: (..., m, m), symmetric and positive.
-        steps: of the horizon; by default endless.
+        steps: of the horizon; by default it is infinite.
         terminal: Q of the last state of a finite horizon; by default Q.
 
     Returns:
@@ -57,12 +57,12 @@ def lqr(
     square = {"A": (A, n), "Q": (Q, n), "R": (R, m), "terminal": (Q if terminal is None else terminal, n)}
     for name, (matrix, size) in square.items():
         if tuple(matrix.shape[-2:]) != (size, size):
-            given = tuple(matrix.shape)
-            raise InputError(f"lqr: with B {(n, m)}, {name} must be (..., {size}, {size}), got {given}")
+            got = tuple(matrix.shape)
+            raise InputError(f"lqr: with B {(n, m)}, {name} must be (..., {size}, {size}), got {got}")
     if steps is None:
         if terminal is not None:
             raise InputError("lqr: terminal is for a finite horizon; pass steps=")
-        value = _endless(A, B, Q, R)
+        value = _infinite_horizon(A, B, Q, R)
         return Regulator(_gain(A, B, R, value), value)
     if not isinstance(steps, int) or steps < 1:
         raise InputError(f"lqr: steps must be a whole number of at least 1, got {steps!r}")
@@ -80,8 +80,8 @@ def _gain(A: torch.Tensor, B: torch.Tensor, R: torch.Tensor, value: torch.Tensor
     return -torch.linalg.solve(R + B.mT @ value @ B, B.mT @ value @ A)
 
 
-def _endless(A: torch.Tensor, B: torch.Tensor, Q: torch.Tensor, R: torch.Tensor) -> torch.Tensor:
-    """P of the endless horizon."""
+def _infinite_horizon(A: torch.Tensor, B: torch.Tensor, Q: torch.Tensor, R: torch.Tensor) -> torch.Tensor:
+    """Return P of the infinite horizon."""
     one = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     reach = B @ torch.linalg.solve(R, B.mT)
     value, across = Q, A
@@ -96,5 +96,5 @@ def _endless(A: torch.Tensor, B: torch.Tensor, Q: torch.Tensor, R: torch.Tensor)
         if bool((more.abs().amax((-2, -1)) <= close * value.abs().amax((-2, -1))).all()):
             return value
     raise InputError(
-        "lqr: the endless horizon has no finite cost; can the controls stabilize every motion that Q sees?"
+        "lqr: the infinite horizon has no finite cost; can the controls stabilize every motion that Q sees?"
     )

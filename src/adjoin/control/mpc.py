@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from adjoin.control.ilqr import ILQR, Solution
+from adjoin.control.ilqr import ILQR, ILQRResult
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import Tensors
 from adjoin.simulation.state import SimulatorState
@@ -22,7 +22,7 @@ class MPC:
         every: plan at every k-th call only; in between the plan's own feedback acts.
 
     Attributes:
-        plan: the last one, a `Solution`; None before the first.
+        plan: the last one, an `ILQRResult`; None before the first.
 
     Example:
         mpc = MPC(ILQR(sim, cost, terminal), torch.zeros(50, sim.model.nu))
@@ -35,8 +35,8 @@ class MPC:
             raise InputError(f"MPC: solver must be an ILQR, got a {type(solver).__name__}")
         nu = solver.sim.model.nu
         if not isinstance(controls, torch.Tensor) or controls.dim() < 2 or controls.shape[-1] != nu:
-            given = tuple(controls.shape) if isinstance(controls, torch.Tensor) else type(controls).__name__
-            raise InputError(f"MPC: controls must be a tensor of the shape (horizon, ..., {nu}), got {given}")
+            got = tuple(controls.shape) if isinstance(controls, torch.Tensor) else type(controls).__name__
+            raise InputError(f"MPC: controls must be a tensor of the shape (horizon, ..., {nu}), got {got}")
         for name, value in (("iterations", iterations), ("first", first), ("every", every)):
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"MPC: {name} must be a whole number of at least 1, got {value!r}")
@@ -48,7 +48,7 @@ class MPC:
 
     def reset(self) -> None:
         """Forget the plan."""
-        self.plan: Solution | None = None
+        self.plan: ILQRResult | None = None
         self._since = 0
 
     def __call__(
@@ -58,7 +58,7 @@ class MPC:
         *,
         tensors: Tensors | None = None,
     ) -> torch.Tensor:
-        """The control for a state, (..., nu).
+        """Return the control for a state, (..., nu).
 
         Args:
             state: where the robot is.
@@ -72,7 +72,7 @@ class MPC:
             iterations = self.first if self.plan is None else self.iterations
             self.plan = self.solver.solve(
                 state,
-                self._ahead(state),
+                self._next_guess(state),
                 params,
                 tensors=tensors,
                 iterations=iterations,
@@ -83,13 +83,13 @@ class MPC:
         self._since += 1
         if step == 0:
             return plan.controls[0]
-        turned = self.solver.sim.model.difference(plan.q[step], state.q)
-        away = torch.cat([turned, state.v - plan.v[step]], -1)
-        control = plan.controls[step] + (plan.gain[step] @ away.unsqueeze(-1)).squeeze(-1)
+        dq = self.solver.sim.model.difference(plan.q[step], state.q)
+        dx = torch.cat([dq, state.v - plan.v[step]], -1)
+        control = plan.controls[step] + (plan.gain[step] @ dx.unsqueeze(-1)).squeeze(-1)
         lower, upper = (control.new_tensor(side) for side in zip(*self.solver.bounds, strict=True))
         return control.clamp(lower, upper)
 
-    def _ahead(self, state: SimulatorState) -> torch.Tensor:
+    def _next_guess(self, state: SimulatorState) -> torch.Tensor:
         """The guess for the next plan: the last one without the steps that are past, and its last control again."""
         if self.plan is None:
             steps, *batch, nu = self._guess.shape

@@ -1,4 +1,4 @@
-"""An objective over a rollout: what is decided, what it costs, and the derivative, for a batch of decisions at once."""
+"""An objective over a rollout: its loss and derivatives as functions of decision variables, for a batch at once."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Function, PerStep, Table
-from adjoin.control.decision import Box, Controls, Decision, Spline
+from adjoin.control.variables import Box, Controls, DecisionVariables, Spline
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import PerEnvironment, Tensors, arguments, bind, check_taken, takes
 from adjoin.simulation.simulator import Simulator
@@ -21,17 +21,17 @@ from adjoin.simulation.step import STEP_VALUES
 from adjoin.simulation.world_rollout import Outputs, check_outputs
 
 PARTS = ("state", "controls", "params", "tensors")
-"""What a decision may give to a rollout."""
+"""What decision variables may be for a rollout."""
 
 MAX_ENVIRONMENTS = 8192
 """Environments that a launch for a Jacobian has at most."""
 
 
 class Inputs(NamedTuple):
-    """What a rollout gets for a batch of decisions; one after the other, each with all its scenarios.
+    """What a rollout gets for a batch of decision variables; one after the other, each with all its scenarios.
 
     Attributes:
-        state: to begin with.
+        state: the initial state.
         controls: (steps, batch, width).
         params: parameters, (batch, ...) each.
         tensors: what controller and costs take by name, (batch, ...) each.
@@ -44,29 +44,29 @@ class Inputs(NamedTuple):
 
 
 class Objective:
-    """What a motion costs, as a function of what is decided.
+    """The loss of a motion as a function of decision variables.
 
-    The loss is the sum of the parts that are given: the running cost over all steps, the terminal cost, `loss`, and
+    The loss is the sum of the parts that there are: the running cost over all steps, the terminal cost, `loss`, and
     half the sum of squares of `residuals`. It is infinite where the simulation fails.
 
     A traced cost returns one number, or a row of residuals, of which half the sum of squares is the cost.
 
     A motion that has to be good in several scenarios, from several starts or with several sets of parameters, is
-    simulated in each of them, in the same launch, and costs the mean of what it costs there.
+    simulated in each of them, in the same launch; its loss is the mean over them.
 
     Args:
         sim: the simulator.
-        start: state to begin with, of one environment, or of (scenarios,).
-        steps: how many.
+        start: the initial state, of one environment, or of (scenarios,).
+        steps: of the rollout.
         cost: running cost, a traced function that takes what it names: `q` and `v` before each step, its `control`,
             `next_q` and `next_v` after it, other values of the step, and named tensors.
         terminal: terminal cost, a traced function of `q` and `v` of the last state, and of named tensors.
         loss: a function `loss(path, inputs)` from a `Trajectory` and the `Inputs` that led to it to (batch,) by torch
             operations: anything that the other two cannot say.
         residuals: a function `residuals(path, inputs)` to (batch, m) by torch operations; see `GaussNewton`.
-        decision: what is decided: `Controls()`, `Spline(knots)`, `Learned(module)`, `Numbers(...)`, or several of them
-            together.
-        controls: where no decision gives them, (steps, width); by default 0.
+        variables: the decision variables: `Controls()`, `Spline(knots)`, `ModuleParameters(module)`, `Variables(...)`,
+            or a list of them.
+        controls: where they are not decided, (steps, width); by default 0.
         params: parameters that are not decided; those of the shape (scenarios, ...) differ between scenarios.
         tensors: tensors that controller, costs and the simulator's residual take by name; `PerEnvironment` marks those
             that differ between scenarios, (scenarios, ...).
@@ -76,8 +76,8 @@ class Objective:
         every: which states are kept, see `Simulator.rollout`; `path` then has these only.
 
     Attributes:
-        box: lower limits, start, upper limits and spread of the numbers, (size,) each.
-        size: how many numbers are decided.
+        box: lower limits, start, upper limits and spread of the decision variables, (size,) each.
+        size: how many decision variables there are.
         scenario_count: how many scenarios there are.
     """
 
@@ -91,7 +91,7 @@ class Objective:
         terminal: Callable[..., Any] | None = None,
         loss: Callable[[Trajectory, Inputs], torch.Tensor] | None = None,
         residuals: Callable[[Trajectory, Inputs], torch.Tensor] | None = None,
-        decision: Decision | Sequence[Decision] | None = None,
+        variables: DecisionVariables | Sequence[DecisionVariables] | None = None,
         controls: torch.Tensor | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
         tensors: Tensors | None = None,
@@ -124,16 +124,16 @@ class Objective:
         self.outputs = check_outputs("Objective", outputs)
         if cost is not None:
             self.outputs["cost"] = halved_squares(cost)
-        decision = Controls() if decision is None else decision
-        decisions: list[Any] = list(decision) if isinstance(decision, list | tuple) else [decision]
-        if not decisions or any(isinstance(each, type) or not hasattr(each, "box") for each in decisions):
-            raise InputError(f"Objective: decision must be one such as Controls() or Spline(10), got {decision!r}")
+        variables = Controls() if variables is None else variables
+        kinds: list[Any] = list(variables) if isinstance(variables, list | tuple) else [variables]
+        if not kinds or any(isinstance(kind, type) or not hasattr(kind, "box") for kind in kinds):
+            raise InputError(f"Objective: variables must be such as Controls() or Spline(10), got {variables!r}")
         if controller is not None:
-            # What a controller gets is no control, so the actuators' limits are not its own.
-            of_controls = (isinstance(each, Controls | Spline) and each.width is None for each in decisions)
-            pairs = zip(decisions, of_controls, strict=True)
-            decisions = [replace(each, width=sim.model.nu) if own else each for each, own in pairs]
-        self.decisions = decisions
+            # What a controller gets is no control, so the actuators' limits do not apply to it.
+            of_controls = (isinstance(kind, Controls | Spline) and kind.width is None for kind in kinds)
+            pairs = zip(kinds, of_controls, strict=True)
+            kinds = [replace(kind, width=sim.model.nu) if unlimited else kind for kind, unlimited in pairs]
+        self.variables = kinds
         self.controls = start.q.new_zeros(steps, sim.model.nu) if controls is None else controls
         if not isinstance(self.controls, torch.Tensor) or self.controls.ndim < 2 or len(self.controls) != steps:
             got = tuple(controls.shape) if isinstance(controls, torch.Tensor) else type(controls).__name__
@@ -141,63 +141,63 @@ class Objective:
         named = arguments("Objective", self.tensors, (self.scenario_count,), steps)
         functions = (controller, sim.world.residual, terminal, *[x for x in self.outputs.values() if callable(x)])
         check_taken("Objective", named, functions, list(STEP_VALUES))
-        boxes = [each.box(sim, steps, start.q) for each in self.decisions]
+        boxes = [kind.box(sim, steps, start.q) for kind in self.variables]
         self.box = Box(*[torch.cat(parts) for parts in zip(*boxes, strict=True)])
         self._sizes = [len(box.start) for box in boxes]
         self.size = sum(self._sizes)
         self._terminals: BoundedCache[Function] = BoundedCache(16)
-        self._count: int | None = None
+        self._residual_count: int | None = None
 
-    # What is decided
+    # Decision variables
 
-    def split(self, numbers: torch.Tensor) -> list[torch.Tensor]:
-        """The numbers of each decision, (..., n) each."""
-        if numbers.shape[-1] != self.size:
-            raise InputError(f"Objective: there are {self.size} numbers to split, got {tuple(numbers.shape)}")
-        return list(numbers.split(self._sizes, -1))
+    def split(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """Return the values of each kind of variables, (..., n) each."""
+        if values.shape[-1] != self.size:
+            raise InputError(f"Objective: there are {self.size} variables to split, got {tuple(values.shape)}")
+        return list(values.split(self._sizes, -1))
 
-    def inputs(self, numbers: torch.Tensor) -> Inputs:
-        """What a rollout gets for numbers (batch, size)."""
-        times, numbers = len(numbers), numbers.repeat_interleave(self.scenario_count, 0)
+    def inputs(self, values: torch.Tensor) -> Inputs:
+        """Return what a rollout gets for values (batch, size) of the decision variables."""
+        times, values = len(values), values.repeat_interleave(self.scenario_count, 0)
         state = self.start
         if state.q.ndim == 1:
             state = state.map(lambda x: x.expand(self.scenario_count, *x.shape))
         state = state.map(lambda x: _repeated(x, times))
         varied = {name: _repeated(self.params[name], times) for name in self._varied}
-        found: dict[str, Any] = {"state": state, "params": varied, "tensors": {}}
-        for decision, own in zip(self.decisions, self.split(numbers), strict=True):
-            given, label = decision.inputs(own, self.sim, self.steps), type(decision).__name__
-            if not isinstance(given, Mapping):
-                raise InputError(f"Objective: {label} must give a dictionary, got a {type(given).__name__}")
-            for name, value in given.items():
-                self._check_input(label, name, value, len(numbers))
-                found[name] = {**found[name], **value} if name in ("params", "tensors") else value
-        if "controls" not in found:
-            found["controls"] = self.controls[:, None].expand(-1, len(numbers), *self.controls.shape[1:])
-        return Inputs(**found)
+        inputs: dict[str, Any] = {"state": state, "params": varied, "tensors": {}}
+        for kind, part in zip(self.variables, self.split(values), strict=True):
+            decoded, label = kind.inputs(part, self.sim, self.steps), type(kind).__name__
+            if not isinstance(decoded, Mapping):
+                raise InputError(f"Objective: {label} must give a dictionary, got a {type(decoded).__name__}")
+            for name, value in decoded.items():
+                self._check_input(label, name, value, len(values))
+                inputs[name] = {**inputs[name], **value} if name in ("params", "tensors") else value
+        if "controls" not in inputs:
+            inputs["controls"] = self.controls[:, None].expand(-1, len(values), *self.controls.shape[1:])
+        return Inputs(**inputs)
 
-    def _check_input(self, decision: str, name: str, value: Any, rows: int) -> None:
+    def _check_input(self, label: str, name: str, value: Any, rows: int) -> None:
         if name not in PARTS:
-            raise InputError(f"Objective: {decision} gave {name!r}; a rollout gets: {', '.join(PARTS)}")
+            raise InputError(f"Objective: {label} gave {name!r}; a rollout gets: {', '.join(PARTS)}")
         kinds = {"state": SimulatorState, "controls": torch.Tensor}
         if not isinstance(value, kinds.get(name, Mapping)):
             expected = {"state": "sim.state(q, v)", "controls": "a tensor"}.get(name, "a dictionary of tensors")
-            raise InputError(f"Objective: {decision} must give {expected} as {name!r}, got a {type(value).__name__}")
+            raise InputError(f"Objective: {label} must give {expected} as {name!r}, got a {type(value).__name__}")
         if name == "controls" and value.shape[:2] != (self.steps, rows):
             wanted = f"({self.steps}, {rows}, ...)"
-            raise InputError(f"Objective: {decision} must give controls {wanted}, got {tuple(value.shape)}")
+            raise InputError(f"Objective: {label} must give controls {wanted}, got {tuple(value.shape)}")
         if name == "state" and self.start.q.ndim == 2:
-            raise InputError(f"Objective: {decision} decides the start, so start must be of one environment")
+            raise InputError(f"Objective: {label} decides the start, so start must be of one environment")
         if name == "params" and (both := self._varied & value.keys()):
-            raise InputError(f"Objective: {decision} decides what differs between scenarios: {', '.join(both)}")
+            raise InputError(f"Objective: {label} decides what differs between scenarios: {', '.join(both)}")
 
-    def rollout(self, numbers: torch.Tensor) -> Trajectory:
-        """The motion for numbers (batch, size), or (size,) for one without batch dimension; one launch.
+    def rollout(self, values: torch.Tensor) -> Trajectory:
+        """Simulate the motion for values (batch, size), or (size,) for one without batch dimension; one launch.
 
         Where there are several scenarios, the dimension that follows is theirs.
         """
-        one = isinstance(numbers, torch.Tensor) and numbers.ndim == 1
-        path = self._roll(self.inputs(self._checked(numbers[None] if one else numbers)))
+        one = isinstance(values, torch.Tensor) and values.ndim == 1
+        path = self._roll(self.inputs(self._checked(values[None] if one else values)))
 
         def shaped(value: torch.Tensor) -> torch.Tensor:
             value = value.unflatten(1, (-1, self.scenario_count)) if self.scenario_count > 1 else value
@@ -206,21 +206,20 @@ class Objective:
         return path.map(shaped)
 
     def random(self, count: int, seed: int = 0) -> torch.Tensor:
-        """Starts (count, size): uniform, up to the spread away from the decision's start, within the limits."""
+        """Return random starts (count, size): uniform, up to the spread away from the start, within the limits."""
         if not isinstance(count, int) or count < 1:
             raise InputError(f"Objective: random starts must be at least 1, got {count!r}")
         generator = torch.Generator().manual_seed(seed)
         away = 2.0 * torch.rand(count, self.size, generator=generator, dtype=torch.float64, device="cpu") - 1.0
-        found = self.box.start + away.to(self.box.start) * self.box.spread
-        return found.clamp(self.box.lower, self.box.upper)
+        return (self.box.start + away.to(self.box.start) * self.box.spread).clamp(self.box.lower, self.box.upper)
 
-    # What it costs
+    # Losses and derivatives
 
-    def __call__(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Losses (batch,) of numbers (batch, size); differentiable, one launch."""
-        inputs = self.inputs(self._checked(numbers))
+    def __call__(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the losses (batch,) of values (batch, size); differentiable, one launch."""
+        inputs = self.inputs(self._checked(values))
         path = self._roll(inputs)
-        total = numbers.new_zeros(path.q.shape[1])
+        total = values.new_zeros(path.q.shape[1])
         if self.cost is not None:
             total = total + self._batched("cost", path.outputs["cost"].sum(0), (len(total),))
         if self.terminal is not None:
@@ -230,72 +229,71 @@ class Objective:
         total = total.unflatten(0, (-1, self.scenario_count)).mean(1)
         if self.residual is not None:
             total = total + 0.5 * self._residuals(path, inputs).square().sum(-1)
-        return torch.where(self._fine(path) & total.isfinite(), total, torch.inf)
+        return torch.where(self._succeeded(path) & total.isfinite(), total, torch.inf)
 
-    def losses(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Losses (batch,) of numbers (batch, size); infinite where the simulation fails."""
+    def losses(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the losses (batch,) of values (batch, size); infinite where the simulation fails."""
         with torch.no_grad():
-            return self(numbers)
+            return self(values)
 
-    def gradients(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Losses (batch,) and their gradients (batch, size); one launch forward and one back."""
+    def gradients(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the losses (batch,) and their gradients (batch, size); one launch forward and one back."""
         with torch.enable_grad():
-            point = numbers.detach().requires_grad_()
+            point = values.detach().requires_grad_()
             losses = self(point)
             if not losses.requires_grad:
-                raise InputError("Objective: the loss does not depend on what is decided")
-            (found,) = torch.autograd.grad(losses.sum(), point)
-        return losses.detach(), found
+                raise InputError("Objective: the loss does not depend on the decision variables")
+            (gradients,) = torch.autograd.grad(losses.sum(), point)
+        return losses.detach(), gradients
 
-    def residuals(self, numbers: torch.Tensor) -> torch.Tensor:
-        """Residuals (batch, m) of numbers (batch, size); infinite where the simulation fails."""
+    def residuals(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the residuals (batch, m) of values (batch, size); infinite where the simulation fails."""
         self._require_residuals()
         with torch.no_grad():
-            inputs = self.inputs(self._checked(numbers))
+            inputs = self.inputs(self._checked(values))
             path = self._roll(inputs)
-            found = self._residuals(path, inputs)
-            return torch.where(self._fine(path)[:, None], found, torch.inf)
+            return torch.where(self._succeeded(path)[:, None], self._residuals(path, inputs), torch.inf)
 
-    def jacobians(self, numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Residuals (batch, m) and their derivatives (batch, m, size).
+    def jacobians(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the residuals (batch, m) and their Jacobians (batch, m, size).
 
-        Every number of every decision has an environment of its own, in forward mode, or every residual, in reverse
-        mode, whichever are fewer; so that this is one launch, or a few for many.
+        Every variable has an environment of its own, in forward mode, or every residual, in reverse mode, whichever are
+        fewer; so that this is one launch, or a few for many.
         """
         self._require_residuals()
-        size = self._checked(numbers).shape[1]
-        if self._count is None:
-            self.residuals(numbers[:1])
-        count = self._count or 0
-        share = max(1, MAX_ENVIRONMENTS // (min(count, size) * self.scenario_count))
-        one_by_one = self._backward if count < size else self._forward
-        parts = [one_by_one(part, count) for part in numbers.detach().split(share)]
-        values, slopes = (torch.cat(each) for each in zip(*parts, strict=True))
-        return values, slopes
+        size = self._checked(values).shape[1]
+        if self._residual_count is None:
+            self.residuals(values[:1])
+        count = self._residual_count or 0
+        chunk = max(1, MAX_ENVIRONMENTS // (min(count, size) * self.scenario_count))
+        differentiate = self._reverse_mode if count < size else self._forward_mode
+        parts = [differentiate(part, count) for part in values.detach().split(chunk)]
+        residuals, jacobians = (torch.cat(part) for part in zip(*parts, strict=True))
+        return residuals, jacobians
 
-    def _forward(self, numbers: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `jacobians`: an environment for each number."""
-        batch, size = numbers.shape
-        wide = numbers.repeat_interleave(size, 0)
+    def _forward_mode(self, values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `jacobians`: an environment for each variable."""
+        batch, size = values.shape
+        wide = values.repeat_interleave(size, 0)
         directions = torch.eye(size, dtype=wide.dtype, device=wide.device).repeat(batch, 1)
         with torch.no_grad(), forward_ad.dual_level():
             inputs = self.inputs(forward_ad.make_dual(wide, directions))
             path = self._roll(inputs)
             value, slope = forward_ad.unpack_dual(self._residuals(path, inputs))
             slope = torch.zeros_like(value) if slope is None else slope
-            fine = self._fine(path)[:, None]
+            fine = self._succeeded(path)[:, None]
         return torch.where(fine, value, torch.inf)[::size], slope.where(fine, 0.0).unflatten(0, (batch, size)).mT
 
-    def _backward(self, numbers: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _reverse_mode(self, values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """See `jacobians`: an environment for each residual."""
         with torch.enable_grad():
-            wide = numbers.repeat_interleave(count, 0).requires_grad_()
+            wide = values.repeat_interleave(count, 0).requires_grad_()
             inputs = self.inputs(wide)
             path = self._roll(inputs)
             value = self._residuals(path, inputs)
-            own = torch.eye(count, dtype=wide.dtype, device=wide.device).repeat(len(numbers), 1)
-            (slope,) = torch.autograd.grad(value, wide, own)
-        fine = self._fine(path)[:, None]
+            rows = torch.eye(count, dtype=wide.dtype, device=wide.device).repeat(len(values), 1)
+            (slope,) = torch.autograd.grad(value, wide, rows)
+        fine = self._succeeded(path)[:, None]
         return torch.where(fine, value.detach(), torch.inf)[::count], slope.unflatten(0, (-1, count))
 
     def _roll(self, inputs: Inputs) -> Trajectory:
@@ -363,12 +361,12 @@ class Objective:
 
     def _residuals(self, path: Trajectory, inputs: Inputs) -> torch.Tensor:
         assert self.residual is not None
-        found = self._batched("residuals", self.residual(path, inputs), (path.q.shape[1], -1))
-        found = found.unflatten(0, (-1, self.scenario_count)).flatten(1) / math.sqrt(self.scenario_count)
-        self._count = found.shape[1]
-        return found
+        residuals = self._batched("residuals", self.residual(path, inputs), (path.q.shape[1], -1))
+        residuals = residuals.unflatten(0, (-1, self.scenario_count)).flatten(1) / math.sqrt(self.scenario_count)
+        self._residual_count = residuals.shape[1]
+        return residuals
 
-    def _fine(self, path: Trajectory) -> torch.Tensor:
+    def _succeeded(self, path: Trajectory) -> torch.Tensor:
         """Whether the simulation went well in all scenarios, (batch,)."""
         return (path.status[-1] == FINE).unflatten(0, (-1, self.scenario_count)).all(1)
 
@@ -383,17 +381,17 @@ class Objective:
             raise InputError(f"Objective: {name} must give {wanted}, here {shape[0]} of them; got {got}")
         return value
 
-    def _checked(self, numbers: torch.Tensor) -> torch.Tensor:
+    def _checked(self, values: torch.Tensor) -> torch.Tensor:
         like = self.box.start
-        if not isinstance(numbers, torch.Tensor) or numbers.ndim != 2 or numbers.shape[1] != self.size:
-            got = tuple(numbers.shape) if isinstance(numbers, torch.Tensor) else type(numbers).__name__
-            raise InputError(f"Objective: decisions must be a tensor (batch, {self.size}), got {got}")
-        if numbers.dtype != like.dtype or numbers.device != like.device:
+        if not isinstance(values, torch.Tensor) or values.ndim != 2 or values.shape[1] != self.size:
+            got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+            raise InputError(f"Objective: decision variables must be a tensor (batch, {self.size}), got {got}")
+        if values.dtype != like.dtype or values.device != like.device:
             raise InputError(
-                f"Objective: decisions must be {like.dtype} on {like.device} like the start, "
-                f"got {numbers.dtype} on {numbers.device}"
+                f"Objective: decision variables must be {like.dtype} on {like.device} like the start, "
+                f"got {values.dtype} on {values.device}"
             )
-        return numbers
+        return values
 
 
 def halved_squares(cost: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The search for decisions with a small loss, from many starts at once, by any method."""
+"""The minimization of an objective over its decision variables, from many starts at once, by any method."""
 
 import copy
 import math
@@ -8,16 +8,15 @@ from typing import Any
 
 import torch
 
-from adjoin.control.descent import LBFGS, SGD, Adam, GaussNewton
-from adjoin.control.method import FAILURES, Method, Problem, Rows
 from adjoin.control.objective import Objective
+from adjoin.control.optimizers.lbfgs import LBFGS
+from adjoin.control.optimizers.method import MAX_FAILURES, Method, MethodState, ScaledObjective
 from adjoin.errors import InputError
-from adjoin.progress import Progress
-
-__all__ = ["LBFGS", "REASONS", "SGD", "Adam", "Found", "GaussNewton", "History", "optimize"]
+from adjoin.progress import Progress, until_interrupt
 
 REASONS = ("iterations", "tolerance", "stalled", "failed", "target")
-"""Why a start has stopped: they were used up; it gains too little; no step helps; its loss is not finite; it is met."""
+"""Why a start has stopped: no iterations are left; its gain is below the tolerance; no step helps; its loss is not
+finite; its loss is at the target."""
 
 _RUNNING, _TOLERANCE, _STALLED, _FAILED, _TARGET = range(len(REASONS))
 
@@ -43,18 +42,18 @@ class History:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found.
+class OptimizeResult:
+    """The result of `optimize`.
 
     Attributes:
-        numbers: the best of each start, (starts, size).
-        losses: theirs, (starts,).
+        variables: the best decision variables of each start, (starts, size).
+        losses: their losses, (starts,).
         stopped: why each start has stopped, one of `REASONS`.
         history: how the losses fell.
         state: what `optimize(..., resume=)` takes; `torch.save` writes it.
     """
 
-    numbers: torch.Tensor
+    variables: torch.Tensor
     losses: torch.Tensor
     stopped: list[str]
     history: History
@@ -62,12 +61,12 @@ class Found:
 
     @property
     def best(self) -> torch.Tensor:
-        """The best numbers of all, (size,)."""
-        return self.numbers[self.losses.argmin()]
+        """The decision variables with the least loss of all starts, (size,)."""
+        return self.variables[self.losses.argmin()]
 
     @property
     def loss(self) -> float:
-        """Of the best."""
+        """The loss of the best variables."""
         return float(self.losses.min())
 
 
@@ -81,19 +80,21 @@ def optimize(
     target: float = -math.inf,
     seed: int = 0,
     progress: bool = False,
+    return_on_interrupt: bool = False,
     resume: dict[str, Any] | None = None,
-) -> Found:
-    """Find decisions with a small loss.
+) -> OptimizeResult:
+    """Find decision variables with a small loss.
 
     Args:
-        objective: what to make small.
+        objective: what to minimize.
         method: `LBFGS()`, which is the default, `Adam()`, `SGD()`, `GaussNewton()`, `CMAES()` or `MPPI()`.
-        starts: how many random ones, or the starts themselves, (starts, size) or (size,); by default the decision's.
+        starts: how many random ones, or the starts themselves, (starts, size) or (size,); by default the variables'.
         iterations: at most this many.
         tolerance: a start stops when its loss falls by less than this share within the method's `patience`.
         target: all stop when the loss of one of them is this small.
         seed: of random starts and of sampling.
-        progress: whether to show a bar with the loss; Ctrl-C then ends it with what is found.
+        progress: whether to show a bar with the loss.
+        return_on_interrupt: whether Ctrl-C ends the search with the best so far instead of raising KeyboardInterrupt.
         resume: the `state` of an earlier run, to go on as if it had not stopped; `starts` and `seed` then are its own.
 
     Returns:
@@ -106,48 +107,44 @@ def optimize(
         raise InputError(f"optimize: the method must be one such as LBFGS() or Adam(), got {method!r}")
     if not isinstance(iterations, int) or iterations < 0:
         raise InputError(f"optimize: iterations must be a whole number of at least 0, got {iterations!r}")
-    for name, value, wanted, fine in (
+    for name, value, wanted, valid in (
         ("tolerance", tolerance, "a number of at least 0", lambda x: x >= 0.0),
         ("target", target, "a number", lambda x: not math.isnan(x)),
         ("seed", seed, "a whole number of at least 0", lambda x: isinstance(x, int) and x >= 0),
     ):
-        if not isinstance(value, int | float) or not fine(value):
+        if not isinstance(value, int | float) or not valid(value):
             raise InputError(f"optimize: {name} must be {wanted}, got {value!r}")
-    problem, begun = Problem(objective), time.perf_counter()
+    problem, begun = ScaledObjective(objective), time.perf_counter()
     if resume is None:
-        run = _started(problem, method, _starts(objective, starts, seed), seed)
+        run = _start(problem, method, _starts(objective, starts, seed), seed)
         _record(run, time.perf_counter() - begun, problem.rollouts)
     else:
-        run = _resumed(resume, method, objective.size)
+        run = _resume(resume, method, objective.size)
         begun, problem.rollouts = begun - run["seconds"][-1], run["rollouts"][-1]
     bar = Progress(iterations, progress, "iterations")
-    try:
+    with until_interrupt(return_on_interrupt):
         for _ in bar:
             if float(run["least"].min()) <= target:
                 break
             active = (run["stopped"] == _RUNNING).nonzero()[:, 0]
             if not len(active):
                 break
-            _merge(run["rows"], method.advance(problem, _take(run["rows"], active)), active)
-            _judge(run, method, tolerance, active)
+            _scatter(run["rows"], method.advance(problem, _gather(run["rows"], active)), active)
+            _update(run, method, tolerance, active)
             bar.note = f"loss {float(run['least'].min()):.4g}"  # waits for the device, too
             _record(run, time.perf_counter() - begun, problem.rollouts)
-    except KeyboardInterrupt:
-        if not progress:
-            raise
-    met = run["least"] <= target
-    why = torch.where(met, _TARGET, run["stopped"]).tolist()
+    stopped = torch.where(run["least"] <= target, _TARGET, run["stopped"]).tolist()
     seconds, rollouts = torch.tensor(run["seconds"], dtype=torch.float64), torch.tensor(run["rollouts"])
     history = History(torch.stack(run["losses"]), seconds, rollouts)
-    return Found(problem.numbers(run["best"]), run["least"], [REASONS[k] for k in why], history, run)
+    return OptimizeResult(problem.unscale(run["best"]), run["least"], [REASONS[k] for k in stopped], history, run)
 
 
 # The state of a run
 
 
-def _started(problem: Problem, method: Method, numbers: torch.Tensor, seed: int) -> dict[str, Any]:
+def _start(problem: ScaledObjective, method: Method, variables: torch.Tensor, seed: int) -> dict[str, Any]:
     box = problem.objective.box
-    rows = method.begin(problem, problem.project((numbers - box.start) / box.spread), seed)
+    rows = method.begin(problem, problem.project((variables - box.start) / box.spread), seed)
     rows = {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in rows.items()}
     loss = rows["loss"]
     failed = ~loss.isfinite()
@@ -167,32 +164,33 @@ def _started(problem: Problem, method: Method, numbers: torch.Tensor, seed: int)
     }
 
 
-def _resumed(state: dict[str, Any], method: Method, size: int) -> dict[str, Any]:
+def _resume(state: dict[str, Any], method: Method, size: int) -> dict[str, Any]:
     if not isinstance(state, dict) or "rows" not in state:
-        raise InputError("optimize: resume must be the `state` of what an earlier run found")
+        raise InputError("optimize: resume must be the `state` of an earlier result")
     if state["method"] != repr(method) or state["best"].shape[1] != size:
         raise InputError(
-            f"optimize: resume is of {state['method']} for {state['best'].shape[1]} numbers; got {method!r} for {size}"
+            f"optimize: resume is of {state['method']} for {state['best'].shape[1]} variables; "
+            f"got {method!r} for {size}"
         )
     return copy.deepcopy(state)
 
 
-def _judge(run: dict[str, Any], method: Method, tolerance: float, active: torch.Tensor) -> None:
+def _update(run: dict[str, Any], method: Method, tolerance: float, active: torch.Tensor) -> None:
     """Remember the best, and stop starts that gain too little."""
-    rows = _take(run["rows"], active)
-    found, where = rows["loss"], rows.get("best", rows["z"])
+    rows = _gather(run["rows"], active)
+    loss, z = rows["loss"], rows.get("best", rows["z"])
     least, mark = run["least"][active], run["mark"][active]
-    better = found < least
-    run["best"][active] = torch.where(better[:, None], where, run["best"][active])
-    least = torch.where(better, found, least)
+    better = loss < least
+    run["best"][active] = torch.where(better[:, None], z, run["best"][active])
+    least = torch.where(better, loss, least)
     run["least"][active] = least
     gained = least < mark - tolerance * mark.abs()
     since = torch.where(gained, 0.0, run["since"][active] + 1.0)
     run["mark"][active] = torch.where(gained, least, mark)
     run["since"][active] = since
-    stalled = rows["failures"] >= FAILURES if "failures" in rows else torch.zeros_like(better)
-    why = torch.where(stalled, _STALLED, torch.where(since >= method.patience, _TOLERANCE, _RUNNING))
-    run["stopped"][active] = why
+    stalled = rows["failures"] >= MAX_FAILURES if "failures" in rows else torch.zeros_like(better)
+    running = torch.where(since >= method.patience, _TOLERANCE, _RUNNING)
+    run["stopped"][active] = torch.where(stalled, _STALLED, running)
 
 
 def _record(run: dict[str, Any], seconds: float, rollouts: int) -> None:
@@ -201,20 +199,20 @@ def _record(run: dict[str, Any], seconds: float, rollouts: int) -> None:
     run["rollouts"].append(rollouts)
 
 
-def _take(rows: Rows, active: torch.Tensor) -> Rows:
-    """The rows of these starts."""
-    places = active.tolist()
-    return {k: x[active] if isinstance(x, torch.Tensor) else [x[i] for i in places] for k, x in rows.items()}
+def _gather(rows: MethodState, active: torch.Tensor) -> MethodState:
+    """Return the rows of these starts."""
+    indices = active.tolist()
+    return {k: x[active] if isinstance(x, torch.Tensor) else [x[i] for i in indices] for k, x in rows.items()}
 
 
-def _merge(rows: Rows, found: Rows, active: torch.Tensor) -> None:
-    """Put rows of these starts in their places."""
-    for name, value in found.items():
+def _scatter(rows: MethodState, updated: MethodState, active: torch.Tensor) -> None:
+    """Write the rows of these starts back."""
+    for name, value in updated.items():
         if isinstance(value, torch.Tensor):
             rows[name][active] = value
         else:
-            for place, item in zip(active.tolist(), value, strict=True):
-                rows[name][place] = item
+            for index, item in zip(active.tolist(), value, strict=True):
+                rows[name][index] = item
 
 
 def _starts(objective: Objective, starts: int | torch.Tensor | None, seed: int) -> torch.Tensor:
@@ -228,7 +226,7 @@ def _starts(objective: Objective, starts: int | torch.Tensor | None, seed: int) 
         raise InputError(
             f"optimize: starts must be a whole number or a tensor (starts, {objective.size}), got {starts!r}"
         )
-    given = starts[None] if starts.ndim == 1 else starts
-    if given.ndim != 2 or given.shape[1] != objective.size or not len(given):
+    rows = starts[None] if starts.ndim == 1 else starts
+    if rows.ndim != 2 or rows.shape[1] != objective.size or not len(rows):
         raise InputError(f"optimize: starts must be (starts, {objective.size}), got {tuple(starts.shape)}")
-    return given.detach().to(objective.box.start)
+    return rows.detach().to(objective.box.start)

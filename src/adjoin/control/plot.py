@@ -1,4 +1,4 @@
-"""Pictures of how losses fell."""
+"""Plots of losses."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from adjoin.extras import needed
 
 
 def plot_losses(histories: Mapping[str, History], panels: int = 2, loss: str = "loss") -> tuple[Any, list[Any]]:
-    """The best loss of each method so far, against iterations and against seconds; lines are starts.
+    """Plot the best loss of each method so far, against iterations and against seconds; lines are starts.
 
     Args:
         histories: method -> how its losses fell.
@@ -24,7 +24,7 @@ def plot_losses(histories: Mapping[str, History], panels: int = 2, loss: str = "
         or not histories
         or not all(isinstance(history, History) for history in histories.values())
     ):
-        raise InputError("plot_losses: histories must be method -> history, such as {'Adam': found.history}")
+        raise InputError("plot_losses: histories must be method -> history, such as {'Adam': result.history}")
     if not isinstance(panels, int) or panels < 2:
         raise InputError(f"plot_losses: panels must be at least 2, got {panels!r}")
     figure = needed("matplotlib.figure", "plot", "plot_losses").Figure(

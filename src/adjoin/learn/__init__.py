@@ -1,11 +1,11 @@
 """Learnable robot models and system identification: see docs/learning.md."""
 
-from adjoin.learn.augment import Residual
 from adjoin.learn.data import Recording, columns, load_csv, load_npz
 from adjoin.learn.excitation import fourier_excitation, random_excitation, sine_excitation
 from adjoin.learn.filtering import differentiate, low_pass, low_pass_positions
 from adjoin.learn.fit import Fit, check_excitation, fit, predict
-from adjoin.learn.gauss_newton import gauss_newton, jacobian
+from adjoin.learn.jacobian import jacobian
+from adjoin.learn.levenberg_marquardt import gauss_newton
 from adjoin.learn.losses import NMSE, nmse
 from adjoin.learn.modules import (
     Bounded,
@@ -21,19 +21,21 @@ from adjoin.learn.modules import (
     Unconstrained,
 )
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.regression import Base, Regression, least_squares
+from adjoin.learn.regression import BaseParameters, Regression, least_squares
 from adjoin.learn.report import Report, report
-from adjoin.learn.shooting import Named, Shooting
+from adjoin.learn.residual_network import ResidualNetwork
+from adjoin.learn.shooting import Shooting
+from adjoin.learn.shooting_residuals import NamedParameters
 
 __all__ = [
     "NMSE",
-    "Base",
+    "BaseParameters",
     "Bounded",
     "Covariance",
     "Fit",
     "Inertial",
     "LogCholesky",
-    "Named",
+    "NamedParameters",
     "ParameterModule",
     "Parameters",
     "Positive",
@@ -41,7 +43,7 @@ __all__ = [
     "Recording",
     "Regression",
     "Report",
-    "Residual",
+    "ResidualNetwork",
     "Rotation",
     "Shooting",
     "Symmetric",

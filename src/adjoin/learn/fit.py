@@ -1,5 +1,4 @@
-"""Parameters from measured motions by gradients: so that inverse dynamics gives the torques, or forward dynamics the
-accelerations.
+"""Parameters from measured motions: so that inverse dynamics returns the torques, or forward dynamics accelerations.
 
 Any `Parameters`, with any modules, and any optimizer of torch; without one, Gauss-Newton on all of the data, which
 needs a few passes where first-order methods need thousands.
@@ -15,25 +14,26 @@ from adjoin.dynamics.aba import aba
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError
 from adjoin.learn.data import Recording, columns
-from adjoin.learn.gauss_newton import MOST, Residuals, flatten, gauss_newton, jacobian, raw_numbers
+from adjoin.learn.jacobian import MAX_RAW_NUMBERS, Residuals, flatten, jacobian, raw_numbers
+from adjoin.learn.levenberg_marquardt import minimize
 from adjoin.learn.losses import NMSE, spreads
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, directions, in_words, quantities_of, report
 from adjoin.model.model import Model
-from adjoin.progress import Progress
+from adjoin.progress import Progress, until_interrupt
 
 TARGETS = {"torque": "tau", "acceleration": "a"}
-_CHECKED = 200
+_MAX_CHECKED = 200
 """Raw numbers up to which it is checked, before anything is learned, whether the data can determine them."""
 _SAMPLES = 256
-_PIECE = 16_384
-_ROUNDS = 2
+_CHUNK = 16_384
+_REWEIGHTINGS = 2
 NOISES = ("joint", "proportional")
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How parameters were learned.
+    """The result of `fit`.
 
     Attributes:
         training: the loss before the first epoch or iteration, and after each.
@@ -48,16 +48,16 @@ class Fit:
     def report(self) -> Report:
         """Estimates, standard errors and what is not identifiable."""
         if self._report is None:
-            raise InputError(f"Fit: a report is for modules with up to {MOST} raw numbers")
+            raise InputError(f"Fit: a report is for modules with up to {MAX_RAW_NUMBERS} raw numbers")
         return self._report
 
 
 def predict(model: Model, params: dict[str, torch.Tensor], item: dict[str, torch.Tensor], target: str) -> torch.Tensor:
-    """Torques of a motion or accelerations of torques, joints' own springs, damping and friction included.
+    """Return torques of a motion or accelerations of torques, with the joints' springs, damping and friction.
 
     Args:
         model: the robot.
-        params: what takes the place of its own parameters.
+        params: parameters that replace its own.
         item: q, v and a, or q, v and tau, as of a `Recording`.
         target: "torque" or "acceleration".
 
@@ -84,6 +84,7 @@ def fit(
     patience: int = 10,
     check: bool = True,
     progress: bool = False,
+    return_on_interrupt: bool = False,
     generator: torch.Generator | None = None,
 ) -> Fit:
     """Learn parameters from q, v, a and tau.
@@ -105,7 +106,8 @@ def fit(
             parameters are kept.
         check: whether to ask first if the data can determine what random motions would.
         progress: whether to show a bar.
-        generator: of random numbers, for minibatches and what is held out.
+        return_on_interrupt: whether Ctrl-C ends it with the best so far instead of raising KeyboardInterrupt.
+        generator: of random numbers, for minibatches and for what is held out.
 
     Returns:
         The losses and a report.
@@ -126,7 +128,7 @@ def fit(
     samples = recording.samples().to(like)
     if check:
         check_excitation(model, learned, samples, target)
-    training, held = samples.split(1.0 - validation, generator) if validation else (samples, None)
+    training, held_out = samples.split(1.0 - validation, generator) if validation else (samples, None)
     (measured,) = training.need("fit", TARGETS[target])
     task = _Task(model, learned, target, NMSE(measured) if loss is None else loss)
     scale = _sizes(measured).expand_as(measured)
@@ -134,25 +136,28 @@ def fit(
     def residuals(part: slice) -> Residuals:
         return lambda params: (predict(model, params, training[part], target) - measured[part]) / scale[part]
 
-    parts = [residuals(slice(begin, begin + _PIECE)) for begin in range(0, len(training), _PIECE)]
+    parts = [residuals(slice(begin, begin + _CHUNK)) for begin in range(0, len(training), _CHUNK)]
+    curves: tuple[list[float], list[float]] = ([], [])
     if optimizer is not None:
-        curves = task.train(training, held, optimizer, epochs, batch, patience, progress, generator)
-    elif loss is None and held is None:
-        curves = gauss_newton(parts, learned, iterations=epochs, mode="samples", progress=progress), []
-        for _ in range(_ROUNDS):  # the weights need the residuals, which need the weights
-            with torch.no_grad():
-                predicted = predict(model, learned(), training[:], target)
-            scale = _weights(predicted, measured, noise).expand_as(measured)
-            gauss_newton(parts, learned, iterations=epochs, mode="samples")
+        with until_interrupt(return_on_interrupt):
+            task.train(training, held_out, optimizer, epochs, batch, patience, progress, generator, curves)
+    elif loss is None and held_out is None:
+        with until_interrupt(return_on_interrupt):
+            minimize(parts, learned, curves[0], epochs, mode="samples", progress=progress)
+            for _ in range(_REWEIGHTINGS):  # the weights need the residuals, which need the weights
+                with torch.no_grad():
+                    predicted = predict(model, learned(), training[:], target)
+                scale = _weights(predicted, measured, noise).expand_as(measured)
+                minimize(parts, learned, [], epochs, mode="samples")
         with torch.no_grad():
             curves[0].append(float(task.loss(training[:])))
     else:
         raise InputError("fit: Gauss-Newton takes neither a loss nor a validation set; give an optimizer to use them")
-    if len(flatten(raw_numbers(learned))) > MOST:
+    if len(flatten(raw_numbers(learned))) > MAX_RAW_NUMBERS:
         return Fit(*curves, None)
     names = columns(model, TARGETS[target])
-    found = report(parts, learned, measured=measured, time=training.time, channels=names, scale=scale, mode="samples")
-    return Fit(*curves, found)
+    told = {"measured": measured, "time": training.time, "channels": names, "scale": scale}
+    return Fit(*curves, report(parts, learned, mode="samples", **told))
 
 
 def _sizes(measured: torch.Tensor) -> torch.Tensor:
@@ -184,36 +189,37 @@ class _Task:
     def train(
         self,
         training: Recording,
-        held: Recording | None,
+        held_out: Recording | None,
         optimizer: torch.optim.Optimizer,
         epochs: int,
         batch: int,
         patience: int,
         progress: bool,
         generator: torch.Generator | None,
-    ) -> tuple[list[float], list[float]]:
-        """The losses of training and of what is held out; see `fit`."""
-        sets = [training] if held is None else [training, held]
-        curves: tuple[list[float], list[float]] = ([], [])
+        curves: tuple[list[float], list[float]],
+    ) -> None:
+        """See `fit`; the losses of training and of what is held out go into the curves."""
+        sets = [training] if held_out is None else [training, held_out]
         best, since = copy.deepcopy(self.learned.state_dict()), 0
-        whole = isinstance(optimizer, torch.optim.LBFGS)
-        for epoch, _ in Progress(epochs + 1, progress, "epochs"):
-            with torch.no_grad():
-                for curve, data in zip(curves, sets, strict=False):
-                    curve.append(float(self.loss(data[:])))
-            judged = curves[len(sets) - 1]
-            if not judged[-1] < torch.inf:
-                raise InputError(f"fit: the loss is {judged[-1]} after {epoch} epochs; take smaller steps")
-            if epoch and judged[-1] >= min(judged[:-1]):
-                since += 1
-            else:
-                best, since = copy.deepcopy(self.learned.state_dict()), 0
-            if since == patience or epoch == epochs:
-                break
-            for item in [training[:]] if whole else training.batches(batch, generator):
-                self._step(optimizer, item)
-        self.learned.load_state_dict(best)
-        return curves
+        full_batch = isinstance(optimizer, torch.optim.LBFGS)
+        try:
+            for epoch, _ in Progress(epochs + 1, progress, "epochs"):
+                with torch.no_grad():
+                    for curve, data in zip(curves, sets, strict=False):
+                        curve.append(float(self.loss(data[:])))
+                losses = curves[len(sets) - 1]
+                if not losses[-1] < torch.inf:
+                    raise InputError(f"fit: the loss is {losses[-1]} after {epoch} epochs; take smaller steps")
+                if epoch and losses[-1] >= min(losses[:-1]):
+                    since += 1
+                else:
+                    best, since = copy.deepcopy(self.learned.state_dict()), 0
+                if since == patience or epoch == epochs:
+                    break
+                for item in [training[:]] if full_batch else training.batches(batch, generator):
+                    self._step(optimizer, item)
+        finally:
+            self.learned.load_state_dict(best)
 
     def _step(self, optimizer: torch.optim.Optimizer, item: dict[str, torch.Tensor]) -> None:
         def closure() -> float:
@@ -236,7 +242,7 @@ def check_excitation(model: Model, learned: Parameters, recording: Recording, ta
     """
     recording.need("check_excitation", "q", "v", "a", "tau")
     samples = recording.samples().to(next(iter(learned.parameters())))
-    if len(flatten(raw_numbers(learned))) > _CHECKED:
+    if len(flatten(raw_numbers(learned))) > _MAX_CHECKED:
         samples.check_moves()
         return
     chosen = torch.linspace(0, len(samples) - 1, min(_SAMPLES, len(samples)), device=samples.time.device).long()
@@ -248,16 +254,18 @@ def check_excitation(model: Model, learned: Parameters, recording: Recording, ta
 
     q = model.random((_SAMPLES,), generator=generator, dtype=samples.q.dtype, device="cpu").to(**like)
     any_motion = {"q": q, "v": normal(), "a": normal(), "tau": normal()}
-    lost = []
-    for item in (samples[chosen], any_motion):
-        _, slopes = jacobian(lambda params, item=item: predict(model, params, item, target), learned, "samples")
-        size, kept, null = directions(torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R)
-        lost.append((size, kept.shape[1], null))
-    if lost[0][1] < lost[1][1]:
+
+    def determined(item: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        _, slopes = jacobian(lambda params: predict(model, params, item, target), learned, "samples")
+        return directions(torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R)
+
+    size, basis, null = determined(samples[chosen])
+    count, possible = basis.shape[1], determined(any_motion)[1].shape[1]
+    if count < possible:
         names, _, _, turn = quantities_of(learned)
-        said = in_words((turn / lost[0][0]) @ lost[0][2], names)
+        sentences = in_words((turn / size) @ null, names)
         raise InputError(
-            f"fit: too little excitation: the data determine {lost[0][1]} directions of what is to be learned, random "
-            f"motions would determine {lost[1][1]}. What they leave open: {'; '.join(said[:6])}. Record motions "
+            f"fit: too little excitation: the data determine {count} directions of what is to be learned, random "
+            f"motions would determine {possible}. What they leave open: {'; '.join(sentences[:6])}. Record motions "
             f"that do, learn less, or give check=False"
         )

@@ -18,7 +18,7 @@ from adjoin.dynamics.regressor import from_inertial_parameters, inertial_paramet
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError, unknown_name
 from adjoin.learn.data import Recording, columns
-from adjoin.learn.gauss_newton import gauss_newton
+from adjoin.learn.levenberg_marquardt import gauss_newton
 from adjoin.learn.modules import LogCholesky, Positive
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, directions, in_words, summary, units_of
@@ -35,7 +35,7 @@ _SAMPLES = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
+class BaseParameters:
     """The combinations of parameters that torques depend on: matrix @ parameters.
 
     Attributes:
@@ -59,10 +59,10 @@ class Base:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """The result of least squares.
+    """The result of `least_squares`.
 
     Attributes:
-        params: what was identified, to be passed as `params`. What the data leave open depends on the model that it
+        params: identified parameters, to be passed as `params`. What the data leave open depends on the model that it
             began with.
         report: estimates and standard errors of the parameters; inertias about the frames of the bodies.
         base: the combinations that are determined.
@@ -70,7 +70,7 @@ class Regression:
 
     params: dict[str, torch.Tensor]
     report: Report
-    base: Base
+    base: BaseParameters
 
 
 def least_squares(
@@ -124,8 +124,8 @@ def least_squares(
         noise = _residual(factors, change, len(samples)).clamp(min=least)
     else:
         params = layout.params(layout.start + change)
-    found = _report(layout, samples, factors, change, noise)
-    return Regression(params, found, _base(layout, structure, factors, change, noise))
+    report = _report(layout, samples, factors, change, noise)
+    return Regression(params, report, _base(layout, structure, factors, change, noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class _Layout:
 
     model: Model
     bodies: list[int]
-    rest: list[str]
+    others: list[str]
     start: torch.Tensor
     names: list[str]
     units: list[str]
@@ -152,23 +152,23 @@ class _Layout:
         if "inertial" in learn:
             every = [body.name for body in model.bodies]
             chosen = [model.body_index(name) for name in (every if bodies is None else bodies)]
-        rest = [name for name in LINEAR[1:] if name in learn]
-        own = model.parameters(dtype=torch.float64)
-        start = torch.cat([inertial_parameters(model, own)[chosen].flatten(), *[own[name] for name in rest]])
+        others = [name for name in LINEAR[1:] if name in learn]
+        values = model.parameters(dtype=torch.float64)
+        start = torch.cat([inertial_parameters(model, values)[chosen].flatten(), *[values[name] for name in others]])
         names = [f"{ten} of {model.bodies[body].name}" for body in chosen for ten in _TEN]
         units = list(_TEN_UNITS) * len(chosen)
-        for name in rest:
+        for name in others:
             names += [f"{name} of {column[2:]}" for column in columns(model, "v")]
             units += units_of(model, parameters.named(name), model.nv)
-        return _Layout(model, chosen, rest, start, names, units)
+        return _Layout(model, chosen, others, start, names, units)
 
     def rows(self, q: torch.Tensor, v: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
         """The derivative of torques to the numbers, (..., nv, numbers)."""
         parts = []
         if self.bodies:
-            whole = torque_regressor(self.model, q, v, a).unflatten(-1, (-1, 10))
-            parts.append(whole[..., self.bodies, :].flatten(-2))
-        for name in self.rest:
+            regressor = torque_regressor(self.model, q, v, a).unflatten(-1, (-1, 10))
+            parts.append(regressor[..., self.bodies, :].flatten(-2))
+        for name in self.others:
             if name == "stiffness":
                 reference = self.model.parameters(dtype=q.dtype)["spring_reference"]
                 along = self.model.difference(reference.expand_as(q), q)
@@ -179,17 +179,17 @@ class _Layout:
 
     def params(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
         """The numbers as `params`."""
-        found: dict[str, torch.Tensor] = {}
+        params: dict[str, torch.Tensor] = {}
         if self.bodies:
             ten = inertial_parameters(self.model, self.model.parameters(dtype=torch.float64))
             ten[self.bodies] = vector[: 10 * len(self.bodies)].reshape(-1, 10)
-            found = from_inertial_parameters(self.model, ten)
-        ends = vector[10 * len(self.bodies) :].reshape(len(self.rest), self.model.nv)
-        return {**found, **dict(zip(self.rest, ends, strict=True))}
+            params = from_inertial_parameters(self.model, ten)
+        ends = vector[10 * len(self.bodies) :].reshape(len(self.others), self.model.nv)
+        return {**params, **dict(zip(self.others, ends, strict=True))}
 
     def vector(self, params: dict[str, torch.Tensor]) -> torch.Tensor:
         """The numbers of `params`."""
-        parts = [params[name] for name in self.rest]
+        parts = [params[name] for name in self.others]
         if self.bodies:
             parts.insert(0, inertial_parameters(self.model, params)[self.bodies].flatten())
         return torch.cat(parts)
@@ -197,16 +197,16 @@ class _Layout:
 
 def _factors(layout: _Layout, samples: Recording) -> torch.Tensor:
     """For each joint the triangular factor of its rows [regressor, torque that the model lacks]: (nv, n + 1, n + 1)."""
-    found = None
+    factors = None
     for begin in range(0, len(samples), _CHUNK):
         item = samples[begin : begin + _CHUNK]
         q, v, a, tau = (item[name] for name in ("q", "v", "a", "tau"))
         lack = tau - rnea(layout.model, q, v, a, passive=True)
         rows = torch.cat([layout.rows(q, v, a), lack[..., None]], -1).movedim(-2, 0)
-        found = torch.linalg.qr(rows if found is None else torch.cat([found, rows], -2), mode="r").R
-    assert found is not None
-    short = found.shape[-1] - found.shape[-2]
-    return torch.nn.functional.pad(found, (0, 0, 0, max(short, 0)))
+        factors = torch.linalg.qr(rows if factors is None else torch.cat([factors, rows], -2), mode="r").R
+    assert factors is not None
+    short = factors.shape[-1] - factors.shape[-2]
+    return torch.nn.functional.pad(factors, (0, 0, 0, max(short, 0)))
 
 
 def _random_rows(layout: _Layout) -> torch.Tensor:
@@ -219,25 +219,25 @@ def _random_rows(layout: _Layout) -> torch.Tensor:
 
 
 def _check(layout: _Layout, data: torch.Tensor, structure: torch.Tensor) -> None:
-    size, kept, null = directions(torch.linalg.qr(data).R)
+    size, determined, null = directions(torch.linalg.qr(data).R)
     _, possible, _ = directions(structure)
-    if kept.shape[1] < possible.shape[1]:
-        said = in_words(null / size[:, None], layout.names)
-        listed = "; ".join(said[:4]) + (f"; and {len(said) - 4} more" if len(said) > 4 else "")
+    if determined.shape[1] < possible.shape[1]:
+        sentences = in_words(null / size[:, None], layout.names)
+        listed = "; ".join(sentences[:4]) + (f"; and {len(sentences) - 4} more" if len(sentences) > 4 else "")
         raise InputError(
-            f"least_squares: too little excitation: the data determine {kept.shape[1]} base parameters, random motions "
-            f"would determine {possible.shape[1]}. What they leave open: {listed}. Record motions that do, learn "
-            f"less, or give check=False"
+            f"least_squares: too little excitation: the data determine {determined.shape[1]} base parameters, "
+            f"random motions would determine {possible.shape[1]}. What they leave open: {listed}. Record motions "
+            f"that do, learn less, or give check=False"
         )
 
 
 def _solve(factors: torch.Tensor) -> torch.Tensor:
     """The change of least length, in scaled numbers, that fits best."""
-    whole = torch.linalg.qr(factors.flatten(0, 1), mode="r").R
-    root, right = whole[:-1, :-1], whole[:-1, -1]
-    size, kept, _ = directions(root)
+    triangle = torch.linalg.qr(factors.flatten(0, 1), mode="r").R
+    root, right = triangle[:-1, :-1], triangle[:-1, -1]
+    size, basis, _ = directions(root)
     scaled = root / size
-    return kept @ (kept.mT @ (scaled.mT @ right) / (scaled @ kept).square().sum(0)) / size
+    return basis @ (basis.mT @ (scaled.mT @ right) / (scaled @ basis).square().sum(0)) / size
 
 
 def _residual(factors: torch.Tensor, change: torch.Tensor, count: int) -> torch.Tensor:
@@ -250,26 +250,24 @@ def _residual(factors: torch.Tensor, change: torch.Tensor, count: int) -> torch.
 def _consistent(layout: _Layout, weighted: torch.Tensor, iterations: int) -> dict[str, torch.Tensor]:
     """The physical parameters that fit best, from those of the model."""
     model = layout.model
-    whole = torch.linalg.qr(weighted.flatten(0, 1), mode="r").R
-    root, right = whole[:-1, :-1], whole[:-1, -1]
+    triangle = torch.linalg.qr(weighted.flatten(0, 1), mode="r").R
+    root, right = triangle[:-1, :-1], triangle[:-1, -1]
     learned = Parameters(model, torch.float64, check=False)
     if layout.bodies:
         learned.learn("inertial", LogCholesky, of=[model.bodies[body].name for body in layout.bodies])
-    for name in layout.rest:
+    for name in layout.others:
         learned.learn(name, lambda value: Positive(value.clamp(min=1e-3)))
 
-    held = _Held(learned)
-
-    def residuals(given: tuple[dict[str, Any], torch.Tensor]) -> torch.Tensor:
-        params, moved = given
+    def residuals(outputs: tuple[dict[str, Any], torch.Tensor]) -> torch.Tensor:
+        params, moved = outputs
         return torch.cat([root @ (layout.vector(params) - layout.start) - right, moved])
 
-    gauss_newton(residuals, held, iterations=iterations, tolerance=1e-5, mode="vectorized")
+    gauss_newton(residuals, _Regularized(learned), iterations=iterations, tolerance=1e-5, mode="vectorized")
     with torch.no_grad():
         return learned()
 
 
-class _Held(torch.nn.Module):
+class _Regularized(torch.nn.Module):
     """Parameters, and how far their raw numbers, most of them logarithms, are from where they began."""
 
     def __init__(self, learned: Parameters):
@@ -309,27 +307,27 @@ def _report(
 
 def _base(
     layout: _Layout, structure: torch.Tensor, factors: torch.Tensor, change: torch.Tensor, noise: torch.Tensor
-) -> Base:
+) -> BaseParameters:
     """Parameters whose columns are independent of those before them, with what depends on them added."""
     lengths = structure.norm(dim=0)
-    taken: list[int] = []
+    independent: list[int] = []
     basis = structure.new_zeros(structure.shape[0], 0)
     for k in range(structure.shape[1]):
-        rest = structure[:, k]
+        remainder = structure[:, k]
         for _ in range(2):
-            rest = rest - basis @ (basis.mT @ rest)
-        if float(rest.norm()) > 1e-9 * float(lengths[k]) and float(lengths[k]) > 1e-12 * float(lengths.max()):
-            taken.append(k)
-            basis = torch.cat([basis, (rest / rest.norm())[:, None]], -1)
-    matrix = torch.linalg.lstsq(structure[:, taken], structure).solution
+            remainder = remainder - basis @ (basis.mT @ remainder)
+        if float(remainder.norm()) > 1e-9 * float(lengths[k]) and float(lengths[k]) > 1e-12 * float(lengths.max()):
+            independent.append(k)
+            basis = torch.cat([basis, (remainder / remainder.norm())[:, None]], -1)
+    matrix = torch.linalg.lstsq(structure[:, independent], structure).solution
     matrix = torch.where(matrix.abs() < 1e-8, 0.0, matrix)
     expressions = []
-    for row, k in zip(matrix, taken, strict=True):
+    for row, k in zip(matrix, independent, strict=True):
         others = [j for j in (row != 0.0).nonzero().flatten().tolist() if j != k]
         expressions.append(" ".join([layout.names[k], *[f"{float(row[j]):+.4g} {layout.names[j]}" for j in others]]))
     weighted = (factors[..., :-1] / noise[:, None, None]).flatten(0, 1)
-    size, kept, _ = directions(torch.linalg.qr(weighted, mode="r").R)
-    inverse = (kept / (weighted / size @ kept).square().sum(0)) @ kept.mT
+    size, directions_kept, _ = directions(torch.linalg.qr(weighted, mode="r").R)
+    inverse = (directions_kept / (weighted / size @ directions_kept).square().sum(0)) @ directions_kept.mT
     scaled = matrix / size
     error = torch.einsum("na,ab,nb->n", scaled, inverse, scaled).clamp(min=0.0).sqrt()
-    return Base(expressions, matrix, matrix @ (layout.start + change), error)
+    return BaseParameters(expressions, matrix, matrix @ (layout.start + change), error)

@@ -1,8 +1,8 @@
-"""What was identified, how well, and what could not be: from the derivative of the residuals to what was learned.
+"""Reports of identification: estimates, standard errors, and what the data do not determine.
 
 With the Jacobian J of the residuals, JᵀJ over the variance of the noise is the Fisher information. The variance is
 estimated for each channel (the last dimension of the residuals), and the errors are those of least squares under it,
-(JᵀJ)⁻¹ Jᵀ Sigma J (JᵀJ)⁻¹. What lies in the null space of J changes nothing in the data: it is told in words.
+(JᵀJ)⁻¹ Jᵀ Sigma J (JᵀJ)⁻¹. What lies in the null space of J changes nothing in the data: it is reported in words.
 """
 
 import itertools
@@ -14,13 +14,13 @@ import torch
 
 from adjoin.errors import InputError
 from adjoin.extras import needed
-from adjoin.learn.gauss_newton import Residuals, jacobian, pieces
+from adjoin.learn.jacobian import Residuals, flatten, jacobian, pieces, raw_numbers
 from adjoin.learn.losses import nmse
 from adjoin.learn.parameters import Parameters
 from adjoin.model import parameters
 
-_SHOWN = 8
-_ENDS = {3: "x y z", 4: "w x y z", 6: "xx xy xz yy yz zz"}
+_MAX_PLOTTED = 8
+_COMPONENTS = {3: "x y z", 4: "w x y z", 6: "xx xy xz yy yz zz"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +71,20 @@ class Report:
         return float(nmse(self.measured + self.residuals, self.measured))
 
     def __str__(self) -> str:
-        wide = max([len(name) for name in self.names] + [4])
-        lines = [f"{'what':<{wide}}  {'estimate':>12}  {'std. error':>10}  {'%':>7}  unit"]
+        width = max([len(name) for name in self.names] + [4])
+        lines = [f"{'what':<{width}}  {'estimate':>12}  {'std. error':>10}  {'%':>7}  unit"]
         for name, unit, value, error in zip(
             self.names, self.units, self.estimate.tolist(), self.error.tolist(), strict=True
         ):
             if error == torch.inf:
-                shown = f"{'-':>10}  {'-':>7}"
+                columns = f"{'-':>10}  {'-':>7}"
             else:
                 share = f"{100.0 * error / abs(value):7.2g}" if value else f"{'-':>7}"
-                shown = f"{error:10.3g}  {share}"
+                columns = f"{error:10.3g}  {share}"
             note = (
                 "  not identifiable" if error == torch.inf else "  not told apart from 0" if error > abs(value) else ""
             )
-            lines.append(f"{name:<{wide}}  {value:12.6g}  {shown}  {unit}{note}")
+            lines.append(f"{name:<{width}}  {value:12.6g}  {columns}  {unit}{note}")
         if self.unidentifiable:
             lines += ["", "The data do not determine:", *[f"  - {said}" for said in self.unidentifiable]]
         noise = ", ".join(
@@ -98,23 +98,23 @@ class Report:
 
     def plot(self) -> Any:
         """A matplotlib figure, a row a channel: the first motion, measured and predicted, and residuals of all."""
-        count = min(len(self.channels), _SHOWN)
+        count = min(len(self.channels), _MAX_PLOTTED)
         length = self.residuals.shape[-2]
         time = torch.arange(length) if self.time is None else self.time.reshape(-1, length)[0].detach().cpu()
         again = (time.diff() <= 0.0).nonzero().flatten().tolist()  # where another motion begins
         first = slice(again[0] + 1 if again else length)
-        time, rest = time[first], self.residuals.reshape(-1, length, len(self.channels))[0, first].detach().cpu()
+        time, residuals = time[first], self.residuals.reshape(-1, length, len(self.channels))[0, first].detach().cpu()
         figure = needed("matplotlib.figure", "plot", "Report.plot").Figure(
             figsize=(10, 1.0 + 1.5 * count), layout="constrained"
         )
         axes: Any = figure.subplots(count, 2, squeeze=False, width_ratios=(3, 1))
         for k, (left, right) in enumerate(axes):
             if self.measured is not None:
-                own = self.measured.reshape(-1, length, len(self.channels))[0, first, k].detach().cpu()
-                left.plot(time, own, ".", markersize=2, color="#808080", label="measured")
-                left.plot(time, own + rest[:, k], linewidth=1.0, color="#0072b2", label="predicted")
+                measured = self.measured.reshape(-1, length, len(self.channels))[0, first, k].detach().cpu()
+                left.plot(time, measured, ".", markersize=2, color="#808080", label="measured")
+                left.plot(time, measured + residuals[:, k], linewidth=1.0, color="#0072b2", label="predicted")
             else:
-                left.plot(time, rest[:, k], linewidth=0.8, color="#0072b2", label="residual")
+                left.plot(time, residuals[:, k], linewidth=0.8, color="#0072b2", label="residual")
             left.set_ylabel(self.channels[k], fontsize="small")
             right.hist(self.residuals[..., k].reshape(-1).detach().cpu().numpy(), bins=40, color="#0072b2")
             left.tick_params(labelbottom=k == count - 1)
@@ -136,14 +136,14 @@ def report(
     scale: torch.Tensor | None = None,
     mode: str = "forward",
 ) -> Report:
-    """How well a module's numbers are determined by residuals, at where they are now.
+    """Report how well residuals determine a module's numbers, at where they are now.
 
     Args:
-        residuals: takes `module()` and gives predicted less measured, (..., channels), weighted as they were fitted.
+        residuals: takes `module()` and returns predicted less measured, (..., channels), weighted as they were fitted.
             Several such functions, each for a part of the samples, need less memory than one.
         module: what was learned: `Parameters`, or any module.
-        quantities: takes `module()` and gives what to report, name -> tensor; by default the parameters that were
-            learned if the module gives a robot's `params`, and its raw numbers otherwise.
+        quantities: takes `module()` and returns what to report, name -> tensor; by default the parameters that were
+            learned if the module returns a robot's `params`, and its raw numbers otherwise.
         measured: (..., channels), for the plot.
         time: (...), for the plot.
         channels: names of the last dimension.
@@ -161,8 +161,8 @@ def report(
         flat = slopes.reshape(-1, *slopes.shape[-2:])
         rows = flat.flatten(0, 1) if root is None else torch.cat([root, flat.flatten(0, 1)])
         root = torch.linalg.qr(rows, mode="r").R
-        own = torch.einsum("sca,scb->cab", flat, flat)
-        information = own if information is None else information + own
+        added = torch.einsum("sca,scb->cab", flat, flat)
+        information = added if information is None else information + added
         values.append(value)
     assert root is not None
     assert information is not None
@@ -192,7 +192,7 @@ def summary(
     time: torch.Tensor | None = None,
     scale: torch.Tensor | None = None,
 ) -> Report:
-    """A report from what the Jacobian was made into.
+    """Return a report from factors of the Jacobian.
 
     Args:
         residuals: (..., channels).
@@ -207,21 +207,21 @@ def summary(
         time: for the plot.
         scale: of the channels, see `report`.
     """
-    size, kept, null = directions(root)
+    size, basis, null = directions(root)
     count = residuals[..., 0].numel()
-    free = max(count - kept.shape[1] / residuals.shape[-1], 1.0)
+    free = max(count - basis.shape[1] / residuals.shape[-1], 1.0)
     variance = residuals.reshape(-1, residuals.shape[-1]).square().sum(0) / free
     sigma = torch.einsum("c,cab->ab", variance, information)
     scaled = turn / size
-    inverse = (kept * (1.0 / (root / size @ kept).square().sum(0))) @ kept.mT
+    inverse = (basis * (1.0 / (root / size @ basis).square().sum(0))) @ basis.mT
     covariance = inverse @ (sigma / size[:, None] / size) @ inverse
     error = torch.einsum("na,ab,nb->n", scaled, covariance, scaled).clamp(min=0.0).sqrt()
-    lost = (scaled @ null).norm(dim=-1) > 1e-5 * scaled.norm(dim=-1)
-    error = torch.where(lost, torch.inf, error)
-    said = in_words(scaled @ null, names)
+    undetermined = (scaled @ null).norm(dim=-1) > 1e-5 * scaled.norm(dim=-1)
+    error = torch.where(undetermined, torch.inf, error)
+    sentences = in_words(scaled @ null, names)
     residuals = residuals if scale is None else residuals * scale
     noise = (residuals.reshape(-1, len(channels)).square().sum(0) / free).sqrt()
-    return Report(names, units, estimate, error, said, noise, channels, residuals, measured, time)
+    return Report(names, units, estimate, error, sentences, noise, channels, residuals, measured, time)
 
 
 def directions(root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -241,24 +241,24 @@ def in_words(null: torch.Tensor, names: list[str]) -> list[str]:
     alone: list[int] = []
     for k in range(len(rows)):
         # Gauss-Jordan elimination with the largest entry there is for a pivot leaves sparse rows.
-        left = rows[k:]
-        if float(left.abs().max()) <= 1e-9 * float(null.abs().max()):
+        remaining = rows[k:]
+        if float(remaining.abs().max()) <= 1e-9 * float(null.abs().max()):
             rows = rows[:k]
             break
-        place = int(left.abs().argmax())
-        row, column = k + place // rows.shape[1], place % rows.shape[1]
+        pivot = int(remaining.abs().argmax())
+        row, column = k + pivot // rows.shape[1], pivot % rows.shape[1]
         rows[[k, row]] = rows[[row, k]]
         rows[k] /= rows[k, column].clone()
         others = torch.arange(len(rows)) != k
         rows[others] -= rows[others, column, None] * rows[k]
     for row in rows:
-        found = (row.abs() > 1e-6 * row.abs().max()).nonzero().flatten().tolist()
-        found.sort(key=row.abs().tolist().__getitem__, reverse=True)
-        if len(found) == 1:
-            alone.append(found[0])
+        nonzero = (row.abs() > 1e-6 * row.abs().max()).nonzero().flatten().tolist()
+        nonzero.sort(key=row.abs().tolist().__getitem__, reverse=True)
+        if len(nonzero) == 1:
+            alone.append(nonzero[0])
             continue
-        terms = ", ".join(f"{float(row[k]):+.3g} {names[k]}" for k in found[:6])
-        more = f", and {len(found) - 6} more" if len(found) > 6 else ""
+        terms = ", ".join(f"{float(row[k]):+.3g} {names[k]}" for k in nonzero[:6])
+        more = f", and {len(nonzero) - 6} more" if len(nonzero) > 6 else ""
         sentences.append(f"only a combination: a change by {terms}{more} changes nothing")
     if alone:
         sentences.insert(0, f"nothing depends on {', '.join(names[k] for k in sorted(alone))}")
@@ -271,9 +271,8 @@ def quantities_of(
     """Names, units, values, and derivatives to the raw numbers, of what is to be reported."""
     model = module._model if isinstance(module, Parameters) else None
     if quantities is None and model is None:
-        with torch.no_grad():
-            raw = {name: value for name, value in module.named_parameters() if value.requires_grad}
-        values = torch.cat([value.detach().reshape(-1) for value in raw.values()])
+        raw = raw_numbers(module)
+        values = flatten(raw)
         labels = [label for name, value in raw.items() for label in _labels(name, tuple(value.shape))]
         return labels, [""] * len(labels), values, torch.eye(len(values)).to(values)
     chosen = quantities or (lambda params: params)
@@ -281,14 +280,14 @@ def quantities_of(
     with torch.no_grad():
         shapes = {name: tuple(value.shape) for name, value in chosen(module()).items()}
     for name, shape in shapes.items():
-        value, turn = jacobian(lambda given, name=name: chosen(given)[name], module)
+        value, turn = jacobian(lambda outputs, name=name: chosen(outputs)[name], module)
         value, turn = value.reshape(-1), turn.reshape(-1, turn.shape[-1])
         known = parameters.find(name) if model is not None and quantities is None else None
         labels = _labels(name, shape) if known is None else _parameter_labels(model, known, shape)
         moving = (turn != 0.0).any(-1) if known is not None else torch.ones(len(value), dtype=torch.bool)
         names += [label for label, moves in zip(labels, moving.tolist(), strict=True) if moves]
-        own = [""] * len(labels) if known is None else units_of(model, known, len(labels))
-        units += [unit for unit, moves in zip(own, moving.tolist(), strict=True) if moves]
+        label_units = [""] * len(labels) if known is None else units_of(model, known, len(labels))
+        units += [unit for unit, moves in zip(label_units, moving.tolist(), strict=True) if moves]
         values.append(value[moving])
         turns.append(turn[moving])
     return names, units, torch.cat(values), torch.cat(turns)
@@ -298,15 +297,15 @@ def units_of(model: Any, parameter: parameters.Parameter, count: int) -> list[st
     """The unit of each number of a parameter, for environments one after the other."""
     turning, _, sliding = parameter.unit.partition(", ")
     if parameter.owner not in ("dofs", "configuration", "joints"):
-        each = parameter.unit.split(", ")
-        return each * (count // len(each)) if (len(each),) == parameter.tail else [parameter.unit] * count
+        tail = parameter.unit.split(", ")
+        return tail * (count // len(tail)) if (len(tail),) == parameter.tail else [parameter.unit] * count
     sizes = {"dofs": lambda joint: joint.nv, "configuration": lambda joint: joint.nq, "joints": lambda joint: 1}
-    own = [
+    units = [
         (sliding if joint.type.units[0] == "m" and joint.type.nv == 1 else turning) or parameter.unit
         for joint in model.joints
         for _ in range(sizes[parameter.owner](joint))
     ]
-    return own * (count // len(own))
+    return units * (count // len(units))
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
@@ -326,21 +325,18 @@ def _parameter_labels(model: Any, parameter: parameters.Parameter, shape: tuple[
         owners = [f" of {item.name}" for item in model.actuators for _ in item.gear]
     else:
         owners = [f" of {item.name}" for item in getattr(model, parameter.owner)]
-    ends = [""]
-    if parameter.tail:
-        size = parameter.tail[0]
-        ends = [f" {end}" for end in _ENDS[size].split()]
-    own = [f"{parameter.name}{end}{owner}" for owner in owners for end in ends]
+    components = [f" {component}" for component in _COMPONENTS[parameter.tail[0]].split()] if parameter.tail else [""]
+    labels = [f"{parameter.name}{component}{owner}" for owner in owners for component in components]
     lead = shape[: len(shape) - len(parameters.shape(model, parameter))]
     if not lead:
-        return own
-    places = [label[1:-1] for label in _labels("", lead)]
-    return [f"{label} (environment {place})" for place in places for label in own]
+        return labels
+    environments = [label[1:-1] for label in _labels("", lead)]
+    return [f"{label} (environment {index})" for index in environments for label in labels]
 
 
 def _coordinate_names(model: Any, owner: str) -> list[str]:
-    found = []
+    names = []
     for joint in model.joints:
         count = joint.nv if owner == "dofs" else joint.nq
-        found += [f" of {joint.name}{f' ({k})' if count > 1 else ''}" for k in range(count)]
-    return found
+        names += [f" of {joint.name}{f' ({k})' if count > 1 else ''}" for k in range(count)]
+    return names

@@ -1,16 +1,17 @@
 """Identification through simulated motions, contacts included, by multiple shooting.
 
-Recorded motions are cut into windows. Each is simulated from its start, and what comes out is compared with what was
-measured: q on the configuration manifold and v, over the standard deviations of their noise. Short windows keep the
-problem tame where motions are chaotic or contacts come and go. Starts are the measured states, or unknowns themselves,
-which noise asks for; what one window ends with and the next begins with can be held together (Bock and Plitt, A
-multiple shooting algorithm for direct solution of optimal control problems, 1984).
+Recorded motions are cut into windows. Each is simulated from its start and compared with the measurements: q on the
+configuration manifold and v, over the standard deviations of their noise. Short windows keep the problem well behaved
+where motions are chaotic or contacts come and go. Starts are the measured states, or unknowns themselves, which noise
+asks for; the end of a window and the start of the next can be tied together (Bock and Plitt, A multiple shooting
+algorithm for direct solution of optimal control problems, 1984).
 
-`Shooting.solve` is Gauss-Newton with the damping of Levenberg and Marquardt. A start meets only its own window and the
-next, so the starts are eliminated window by window. `Shooting.descend` is Adam or L-BFGS by the reverse mode, for
+`Shooting.solve` is Gauss-Newton with the damping of Levenberg and Marquardt. A start affects only its own window and
+the next, so the starts are eliminated window by window. `Shooting.descend` is Adam or L-BFGS by the reverse mode, for
 networks with many weights.
 """
 
+import functools
 import math
 import warnings
 from collections.abc import Iterator
@@ -21,33 +22,37 @@ import torch
 
 from adjoin.errors import InputError
 from adjoin.learn.data import columns
-from adjoin.learn.gauss_newton import flatten, raw_numbers, unflatten
+from adjoin.learn.jacobian import assign, raw_numbers
+from adjoin.learn.levenberg_marquardt import damped, improve
 from adjoin.learn.local_coordinates import local_coordinates
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, quantities_of, summary
-from adjoin.learn.windows import Named, Slopes, Windows
-from adjoin.progress import Progress
+from adjoin.learn.shooting_residuals import ShootingJacobian, ShootingResiduals
+from adjoin.progress import Progress, until_interrupt
 
-COARSE = 1e-2  # share of the cost that an iteration gains at least before the starts are freed
-
-__all__ = ["Named", "Shooting", "tridiagonal_solve"]
+COARSE = 1e-2  # share of the loss that an iteration gains at least before the starts are freed
 
 
-class Shooting(Windows):
-    """Recorded motions, and a simulator that should repeat them once it has learned; arguments as of `Windows`."""
-
-    # Solution
+class Shooting(ShootingResiduals):
+    """Fits what is learned so that a simulator repeats recorded motions; arguments as of `ShootingResiduals`."""
 
     def solve(
-        self, iterations: int = 30, *, tolerance: float = 1e-6, damping: float = 1e-3, progress: bool = False
+        self,
+        iterations: int = 30,
+        *,
+        tolerance: float = 1e-6,
+        damping: float = 1e-3,
+        progress: bool = False,
+        return_on_interrupt: bool = False,
     ) -> list[float]:
         """Move what is learned, and free starts, to where the sum of squared residuals is least.
 
         Args:
             iterations: at most this many.
             tolerance: it ends when the sum falls by less than this share.
-            damping: to begin with, relative to the diagonal of JᵀJ.
-            progress: whether to show a bar; Ctrl-C ends it with what is found.
+            damping: of the first step, relative to the diagonal of JᵀJ.
+            progress: whether to show a bar.
+            return_on_interrupt: whether Ctrl-C ends it with the best so far instead of raising KeyboardInterrupt.
 
         Returns:
             The loss before the first iteration and after each.
@@ -59,102 +64,95 @@ class Shooting(Windows):
         bar = iter(Progress(iterations, progress, "iterations"))
         history: list[float] = []
         try:
-            if raw_numbers(self.learned) and (free or robust < math.inf):
-                # First plain least squares from the measured starts: free ones would fit to whatever it begins with,
-                # and a robust loss would take for outliers what has most to tell.
-                self.free, self.robust = False, math.inf
-                self._iterate(bar, COARSE, damping, history)
-            self.free, self.robust = free, robust
-            self._iterate(bar, tolerance, damping, history)
-        except KeyboardInterrupt:
-            if not progress:
-                raise
+            with until_interrupt(return_on_interrupt):
+                if raw_numbers(self.learned) and (free or robust < math.inf):
+                    # First plain least squares from the measured starts: free ones would fit to whatever parameters it
+                    # begins with, and a robust loss would take for outliers what has most to tell.
+                    self.free, self.robust = False, math.inf
+                    self._iterate(bar, COARSE, damping, history)
+                self.free, self.robust = free, robust
+                self._iterate(bar, tolerance, damping, history)
         finally:
-            self.free, self.robust, self.reach = free, robust, robust
+            self.free, self.robust, self.cutoff = free, robust, robust
         return history
 
     def _iterate(self, bar: Iterator[Any], tolerance: float, damping: float, history: list[float]) -> None:
-        """Iterate until the cost falls no more; the losses go into the history. The robust loss narrows on the way."""
-        rest, gaps, _ = self.evaluate()
-        self.reach = max(self.robust, 3.0 * float(rest.square().mean().sqrt()))
-        history += [] if history else [float(self.squares(rest).mean())]
-        for _ in bar:
-            cost, slopes = self._cost(rest, gaps), self.jacobian()
-            if len(history) == 1:
-                self._warn(slopes.learned)
-            damping, lower = self._improve(slopes, rest, gaps, cost, damping)
-            rest, gaps, _ = self.evaluate()
-            history.append(float(self.squares(rest).mean()))
-            if self.reach == self.robust and cost - lower <= tolerance * cost:
-                return
-            if self.reach > self.robust:
-                self.reach, damping = max(self.robust, 0.5 * self.reach), min(damping, 1.0)
-
-    def _cost(self, rest: torch.Tensor, gaps: torch.Tensor) -> float:
-        return float(self.squares(rest).sum() + gaps.square().sum())
-
-    def _improve(
-        self, slopes: Slopes, rest: torch.Tensor, gaps: torch.Tensor, cost: float, damping: float
-    ) -> tuple[float, float]:
-        """One step that lowers the cost; the damping for the next, and the cost."""
-        like, before = raw_numbers(self.learned), self.start
-        point = flatten(like) if like else self.v.new_zeros(0)
-        better = False
+        """Iterate until the loss falls no more; losses go into the history. The robust loss narrows on the way."""
+        residuals, gaps, _ = self.evaluate()
+        self.cutoff = max(self.robust, 3.0 * float(residuals.square().mean().sqrt()))
+        history += [] if history else [float(self.squares(residuals).mean())]
+        point = torch.cat([self.raw, *[x.flatten() for x in self.start if self.free]])
         try:
-            while damping < 1e10:
-                step, starts = self._step(slopes, rest, gaps, damping)
-                _set(self.learned, unflatten(point - step, like))
-                if self.free:
-                    dq, dv = starts.split(self.model.nv, -1)
-                    self.start = before[0] - dq, before[1] - dv
-                moved, apart, fine = self.evaluate()
-                lower = self._cost(moved, apart)
-                better = fine and lower <= cost
-                if better:
-                    return max(0.2 * damping, 1e-9), lower
-                damping *= 10.0
-            return damping, cost
-        finally:
-            if not better:
-                _set(self.learned, unflatten(point, like))
-                self.start = before
+            for _ in bar:
+                loss, jacobian = self._sum(residuals, gaps), self.jacobian()
+                if len(history) == 1:
+                    self._warn(jacobian.learned)
 
-    def _step(
-        self, slopes: Slopes, rest: torch.Tensor, gaps: torch.Tensor, damping: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The raw numbers' step and the starts', (windows, 2 nv): what (JᵀJ + damping) step = Jᵀ r gives."""
-        weights = self.weights(rest)
-        learned, starts = ((x * weights).flatten(-2) for x in (slopes.learned, slopes.starts))
-        flat = (rest * weights).flatten(-2)
+                solve = functools.partial(self._steps, jacobian, residuals, gaps)
+                point, lower, damping = improve(solve, self._loss_at, point, loss, damping)
+                self._place(point)
+                residuals, gaps, _ = self.evaluate()
+                history.append(float(self.squares(residuals).mean()))
+                if self.cutoff == self.robust and loss - lower <= tolerance * loss:
+                    return
+                if self.cutoff > self.robust:
+                    self.cutoff, damping = max(self.robust, 0.5 * self.cutoff), min(damping, 1.0)
+        finally:
+            self._place(point)
+
+    def _sum(self, residuals: torch.Tensor, gaps: torch.Tensor) -> float:
+        return float(self.squares(residuals).sum() + gaps.square().sum())
+
+    def _loss_at(self, point: torch.Tensor) -> float:
+        self._place(point)
+        residuals, gaps, succeeded = self.evaluate()
+        return self._sum(residuals, gaps) if succeeded else math.inf
+
+    def _place(self, point: torch.Tensor) -> None:
+        """Set what is learned, and free starts, to a point: raw numbers, then dq and dv of the starts."""
+        count = len(self.raw)
+        assign(self.learned, point[:count])
+        if self.free:
+            dq, dv = point[count:].reshape(2, *self.start[0].shape)
+            self.start = dq, dv
+
+    def _steps(
+        self, jacobian: ShootingJacobian, residuals: torch.Tensor, gaps: torch.Tensor, dampings: torch.Tensor
+    ) -> torch.Tensor:
+        """The step of `levenberg_marquardt.Solve` for one damping, (1, 1, n) in the order of `_place`."""
+        damping = float(dampings)
+        weights = self.weights(residuals)
+        learned, starts = ((x * weights).flatten(-2) for x in (jacobian.learned, jacobian.starts))
+        flat = (residuals * weights).flatten(-2)
         normal = torch.einsum("pwr,qwr->pq", learned, learned)
-        pull = torch.einsum("pwr,wr->p", learned, flat)
+        gradient = torch.einsum("pwr,wr->p", learned, flat)
         if not self.free:
-            return self._short(torch.linalg.solve(_damped(normal, damping), pull)), starts.new_zeros(0)
+            return self._limited(torch.linalg.solve(damped(normal, damping), gradient))[None, None]
         groups = self.groups
         blocks = torch.einsum("swr,twr->wst", starts, starts).unflatten(0, groups)
-        both = torch.einsum("swr,pwr->wsp", starts, learned).unflatten(0, groups)
-        pulls = torch.einsum("swr,wr->ws", starts, flat).unflatten(0, groups)
+        mixed = torch.einsum("swr,pwr->wsp", starts, learned).unflatten(0, groups)
+        gradients = torch.einsum("swr,wr->ws", starts, flat).unflatten(0, groups)
         below = torch.zeros_like(blocks[:, 1:])
         if self.continuity:
-            ends, own, follows = slopes.ends[: len(learned)], slopes.ends[len(learned) :], slopes.follows
+            ends, own_start, next_start = (*jacobian.ends.tensor_split([len(learned)]), jacobian.follows)
             normal = normal + torch.einsum("pmkc,qmkc->pq", ends, ends)
-            pull = pull + torch.einsum("pmkc,mkc->p", ends, gaps)
-            for place, slope in ((slice(None, -1), own), (slice(1, None), follows)):
-                blocks[:, place] += torch.einsum("smkc,tmkc->mkst", slope, slope)
-                both[:, place] += torch.einsum("smkc,pmkc->mksp", slope, ends)
-                pulls[:, place] += torch.einsum("smkc,mkc->mks", slope, gaps)
-            below = torch.einsum("smkc,tmkc->mkst", follows, own)
-        found = tridiagonal_solve(_damped(blocks, damping), below, torch.cat([both, pulls[..., None]], -1))
-        onto, alone = found[..., :-1], found[..., -1]
-        reduced = _damped(normal, damping) - torch.einsum("mksp,mksq->pq", both, onto)
-        step = self._short(torch.linalg.solve(reduced, pull - torch.einsum("mksp,mks->p", both, alone)))
-        return step, (alone - onto @ step).flatten(0, 1)
+            gradient = gradient + torch.einsum("pmkc,mkc->p", ends, gaps)
+            for windows, slope in ((slice(None, -1), own_start), (slice(1, None), next_start)):
+                blocks[:, windows] += torch.einsum("smkc,tmkc->mkst", slope, slope)
+                mixed[:, windows] += torch.einsum("smkc,pmkc->mksp", slope, ends)
+                gradients[:, windows] += torch.einsum("smkc,mkc->mks", slope, gaps)
+            below = torch.einsum("smkc,tmkc->mkst", next_start, own_start)
+        solved = tridiagonal_solve(damped(blocks, damping), below, torch.cat([mixed, gradients[..., None]], -1))
+        start_gain, start_step = solved[..., :-1], solved[..., -1]
+        reduced = damped(normal, damping) - torch.einsum("mksp,mksq->pq", mixed, start_gain)
+        step = torch.linalg.solve(reduced, gradient - torch.einsum("mksp,mks->p", mixed, start_step))
+        step = self._limited(step)
+        dq, dv = (start_step - start_gain @ step).flatten(0, 1).split(self.model.nv, -1)
+        return torch.cat([step, dq.flatten(), dv.flatten()])[None, None]
 
-    def _short(self, step: torch.Tensor) -> torch.Tensor:
+    def _limited(self, step: torch.Tensor) -> torch.Tensor:
         """A step with which no raw number leaps: it may be the logarithm of what is learned."""
-        if not len(step):
-            return step
-        limit = 1.0 + 0.1 * flatten(raw_numbers(self.learned)).abs()
+        limit = 1.0 + 0.1 * self.raw.abs()
         return torch.clamp(step, -limit, limit)
 
     def descend(
@@ -165,6 +163,7 @@ class Shooting(Windows):
         rate: float = 1e-2,
         sparsity: float = 0.0,
         progress: bool = False,
+        return_on_interrupt: bool = False,
     ) -> list[float]:
         """Follow the gradient of the loss; free starts stay where they are.
 
@@ -172,8 +171,10 @@ class Shooting(Windows):
             iterations: how many.
             method: "adam", or "lbfgs" with a line search.
             rate: of learning.
-            sparsity: with Adam, what outputs of residual networks pay for not being 0; see `Residual.proximal`.
-            progress: whether to show a bar; Ctrl-C ends it with what is found.
+            sparsity: with Adam, the weight of the group lasso on outputs of residual networks; see
+                `ResidualNetwork.proximal`.
+            progress: whether to show a bar.
+            return_on_interrupt: whether Ctrl-C ends it with the weights so far instead of raising KeyboardInterrupt.
 
         Returns:
             The loss before each iteration, and the last.
@@ -197,45 +198,40 @@ class Shooting(Windows):
             loss.backward()
             return float(loss.detach())
 
-        try:
+        with until_interrupt(return_on_interrupt):
             for _ in Progress(iterations, progress, "iterations"):
                 history.append(float(optimizer.step(closure)))  # pyright: ignore[reportArgumentType]
                 if not math.isfinite(history[-1]):
                     raise InputError(f"Shooting.descend: the loss is {history[-1]} in iteration {len(history) - 1}")
                 for module in sparse:
                     module.proximal(optimizer, sparsity)
-        except KeyboardInterrupt:
-            if not progress:
-                raise
         with torch.no_grad():
             return [*history, float(self.loss())]
 
-    # What was found
-
     def report(self) -> Report:
-        """Estimates, their standard errors, what the data do not determine, and how well the motions fit.
+        """Return estimates, standard errors, what the data do not determine, and how well the motions fit.
 
         Free starts count as unknowns; that windows continue one another is not counted as knowledge.
         """
-        rest, _, _ = self.evaluate()
-        slopes, weights = self.jacobian(), self.weights(rest)
-        learned, starts = slopes.learned * weights, (slopes.starts * weights).flatten(-2)
+        residuals, _, _ = self.evaluate()
+        jacobian, weights = self.jacobian(), self.weights(residuals)
+        learned, starts = jacobian.learned * weights, (jacobian.starts * weights).flatten(-2)
         if self.free:
             blocks = torch.einsum("swr,twr->wst", starts, starts)
-            both = torch.einsum("swr,pwr->wsp", starts, learned.flatten(-2))
-            onto = torch.linalg.solve(_damped(blocks, 1e-12), both)
-            learned = learned - torch.einsum("wsp,swr->pwr", onto, starts).reshape(learned.shape)
+            mixed = torch.einsum("swr,pwr->wsp", starts, learned.flatten(-2))
+            gain = torch.linalg.solve(damped(blocks, 1e-12), mixed)
+            learned = learned - torch.einsum("wsp,swr->pwr", gain, starts).reshape(learned.shape)
         by_row = learned.movedim(0, -1).flatten(0, 1)
         root = torch.linalg.qr(by_row.flatten(0, 1)).R
         information = torch.einsum("rcp,rcq->cpq", by_row, by_row)
         # The starts take their share of the freedom: what is left is smaller than the noise.
-        count = rest.numel()
+        count = residuals.numel()
         share = math.sqrt(count / max(count - (self.start[0].numel() * 2 if self.free else 0), 1))
         sigma = torch.cat(self.noise)
         rates = columns(self.model, "v")
-        channels = [*map(_place, rates), *rates]
+        channels = [*map(_position_name, rates), *rates]
         names, units, estimate, turn = self._quantities(by_row.shape[-1])
-        found = summary(rest * weights * share, root, information, names, units, estimate, turn, channels)
+        report = summary(residuals * weights * share, root, information, names, units, estimate, turn, channels)
 
         def joined(x: torch.Tensor) -> torch.Tensor:
             """(windows, samples, ...) as whole trajectories, without the samples that windows begin with."""
@@ -243,8 +239,8 @@ class Shooting(Windows):
 
         q, v = (x.transpose(0, 1) for x in (self.q, self.v))
         measured = torch.cat([local_coordinates(self.model, self.q[0, 0], q), v], -1)
-        parts = {"residuals": rest * sigma, "measured": measured, "time": self.time}
-        return replace(found, noise=found.noise * sigma, **{name: joined(x) for name, x in parts.items()})
+        parts = {"residuals": residuals * sigma, "measured": measured, "time": self.time}
+        return replace(report, noise=report.noise * sigma, **{name: joined(x) for name, x in parts.items()})
 
     def _quantities(self, count: int) -> tuple[list[str], list[str], torch.Tensor, torch.Tensor]:
         names, units, values, turns, first = [], [], [], [], 0
@@ -252,29 +248,29 @@ class Shooting(Windows):
             numbers = sum(x.numel() for x in module.parameters() if x.requires_grad)
             if not numbers:
                 continue
-            given = None if isinstance(module, Parameters) or hasattr(module, "weights") else _as_they_are
-            own_names, own_units, value, turn = quantities_of(module, given)
+            quantities = None if isinstance(module, Parameters) or hasattr(module, "weights") else dict
+            module_names, module_units, value, turn = quantities_of(module, quantities)
             wide = turn.new_zeros(len(value), count)
             wide[:, first : first + numbers] = turn
-            names, units, first = names + own_names, units + own_units, first + numbers
+            names, units, first = names + module_names, units + module_units, first + numbers
             values.append(value)
             turns.append(wide)
         return names, units, torch.cat(values), torch.cat(turns)
 
     def _warn(self, slopes: torch.Tensor) -> None:
-        """Say what changes nothing, before time is spent on it; networks begin that way."""
+        """Warn about raw numbers that change nothing, before time is spent on them; networks begin that way."""
         if len(slopes) and not slopes.any():
             raise InputError("Shooting: too little excitation: nothing that is learned changes these motions")
         like = raw_numbers(self.learned)
-        for name, own in zip(like, slopes.split([x.numel() for x in like.values()]), strict=True):
+        for name, slope in zip(like, slopes.split([x.numel() for x in like.values()]), strict=True):
             part: Any = self.learned.parts[int(name.split(".")[1])]
-            if not own.any() and not hasattr(part, "weights"):
-                said = f"too little excitation: these motions do not change with {name.split('.', 2)[2]}"
-                warnings.warn(said, stacklevel=3)
+            if not slope.any() and not hasattr(part, "weights"):
+                message = f"too little excitation: these motions do not change with {name.split('.', 2)[2]}"
+                warnings.warn(message, stacklevel=3)
 
 
 def tridiagonal_solve(blocks: torch.Tensor, below: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The solution of symmetric systems of blocks, each of which meets only the next.
+    """Solve symmetric block-tridiagonal systems.
 
     Args:
         blocks: on the diagonal, (..., k, n, n).
@@ -289,33 +285,14 @@ def tridiagonal_solve(blocks: torch.Tensor, below: torch.Tensor, right: torch.Te
         gain = torch.linalg.solve(pivots[-1], below[..., k - 1, :, :].mT).mT
         pivots.append(blocks[..., k, :, :] - gain @ below[..., k - 1, :, :].mT)
         left.append(right[..., k, :, :] - gain @ left[-1])
-    found = [torch.linalg.solve(pivots[-1], left[-1])]
+    solution = [torch.linalg.solve(pivots[-1], left[-1])]
     for k in reversed(range(count - 1)):
-        rest = left[k] - below[..., k, :, :].mT @ found[0]
-        found.insert(0, torch.linalg.solve(pivots[k], rest))
-    return torch.stack(found, -3)
+        solution.insert(0, torch.linalg.solve(pivots[k], left[k] - below[..., k, :, :].mT @ solution[0]))
+    return torch.stack(solution, -3)
 
 
-def _damped(normal: torch.Tensor, damping: float) -> torch.Tensor:
-    """Matrices with a share of their diagonal added to it; what has none gets a little of the greatest."""
-    diagonal = normal.diagonal(dim1=-2, dim2=-1)
-    least = 1e-9 * diagonal.amax(-1, keepdim=True) + torch.finfo(normal.dtype).tiny
-    return normal + damping * torch.diag_embed(torch.maximum(diagonal, least))
-
-
-def _set(module: torch.nn.Module, values: dict[str, torch.Tensor]) -> None:
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name in values:
-                parameter.copy_(values[name])
-
-
-def _place(rate: str) -> str:
-    """The name of a column of v as that of what changes at that rate."""
+def _position_name(rate: str) -> str:
+    """The name of a column of v as that of the coordinate that changes at that rate."""
     start, dot, end = rate.rpartition(".")
     ends = {"vx": "x", "vy": "y", "vz": "z", "wx": "turn_x", "wy": "turn_y", "wz": "turn_z", "w": "angle"}
     return f"q{start[1:]}.{ends[end]}" if dot and end in ends else f"q{rate[1:]}"
-
-
-def _as_they_are(params: Any) -> dict[str, torch.Tensor]:
-    return params

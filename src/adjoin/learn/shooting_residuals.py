@@ -13,16 +13,16 @@ from torch.autograd import forward_ad
 
 from adjoin.errors import InputError
 from adjoin.learn.data import Recording
-from adjoin.learn.gauss_newton import flatten, raw_numbers, unflatten
+from adjoin.learn.jacobian import flatten, raw_numbers, unflatten
 from adjoin.simulation.arguments import PerEnvironment
 from adjoin.simulation.simulator import Simulator
 
 Noise = float | Sequence[float] | torch.Tensor
-ENTRIES = 2_000_000  # numbers that go into a launch of the forward mode, or come out
+MAX_ENTRIES = 2_000_000  # numbers that go into a launch of the forward mode, or come out
 
 
-class Named(torch.nn.Module):
-    """Parameters by name, each from a module that gives it in its full shape: what `Parameters` does not know.
+class NamedParameters(torch.nn.Module):
+    """Parameters by name, each from a module that returns it in its full shape: those that `Parameters` lacks.
 
     Args:
         modules: by the name of the parameter, such as contact_restitution=Bounded(0.5, 0.0, 1.0).
@@ -37,11 +37,11 @@ class Named(torch.nn.Module):
         return {name: module() for name, module in self.parts.items()}
 
 
-class Learned(torch.nn.Module):
+class ModuleGroup(torch.nn.Module):
     """Several modules as one.
 
     Args:
-        modules: each gives parameters by name; one that has `weights`, such as a residual network, gives those.
+        modules: each returns parameters by name; of one that has `weights`, such as a residual network, those count.
     """
 
     def __init__(self, modules: Sequence[torch.nn.Module]):
@@ -49,19 +49,19 @@ class Learned(torch.nn.Module):
         self.parts = torch.nn.ModuleList(modules)
 
     def forward(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Parameters, and named tensors of the simulator's residual."""
+        """Return parameters, and named tensors of the simulator's residual."""
         params: dict[str, torch.Tensor] = {}
-        constants: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         for module in self.parts:
             weights: Any = getattr(module, "weights", None)
             if weights is None:
                 params.update(module())
             else:
-                constants.update(weights())
-        return params, constants
+                tensors.update(weights())
+        return params, tensors
 
 
-class Slopes(NamedTuple):
+class ShootingJacobian(NamedTuple):
     """Derivatives of the residuals; directions come first.
 
     Attributes:
@@ -78,13 +78,13 @@ class Slopes(NamedTuple):
     follows: torch.Tensor
 
 
-class Windows:
-    """Recorded motions, and a simulator that should repeat them.
+class ShootingResiduals:
+    """Recorded motions in windows, and a simulator that should repeat them: what they lack, and its derivatives.
 
     Args:
         simulator: of the robot; it may have a residual.
-        learned: modules whose forward() gives `params` (`Parameters`, `Named`), or a residual network, whose weights
-            are named tensors.
+        learned: modules whose forward() returns `params` (`Parameters`, `NamedParameters`), or a residual network,
+            whose weights are named tensors.
         recording: with v, and with control if the robot has actuators; (samples) or (trajectories, samples). Its step
             of time is that of the simulator or a whole multiple, over which controls are held.
         steps: samples from a window's start to its end; by default all of them, single shooting.
@@ -94,7 +94,7 @@ class Windows:
         continuity: with free starts, the standard deviation, in those of the noise, that a window's end may have from
             the next one's start; None leaves them apart.
         robust: standard deviations beyond which residuals count less and less, by Cauchy's loss; None counts all
-            alike. An impact just before a sample or just after makes outliers that no start can mend.
+            alike. An impact just before or just after a sample makes outliers that no start can explain.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class Windows:
         robust: float | None = None,
     ):
         self.simulator, self.model = simulator, recording.model
-        recorded, simulated = ((each.nq, each.nv, each.nu) for each in (recording.model, simulator.model))
+        recorded, simulated = ((model.nq, model.nv, model.nu) for model in (recording.model, simulator.model))
         if recorded != simulated:
             raise InputError(f"Shooting: the recording is of {self.model.name!r}, not of {simulator.model.name!r}")
-        self.learned = Learned([learned] if isinstance(learned, torch.nn.Module) else learned)
+        self.learned = ModuleGroup([learned] if isinstance(learned, torch.nn.Module) else learned)
         recording.need("Shooting", "v", *(["control"] if self.model.nu else []))
         self._every = _ratio(recording.check_time("Shooting"), simulator.dt)
         steps = recording.time.shape[-1] - 1 if steps is None else steps
@@ -125,70 +125,76 @@ class Windows:
             if value is not None and not value > 0.0:
                 raise InputError(f"Shooting: {name} must be positive, got {value!r}")
         self.free, self.continuity = free, continuity
-        self.robust = self.reach = math.inf if robust is None else robust
+        self.robust = self.cutoff = math.inf if robust is None else robust
         self.groups = (math.prod(recording.time.shape[:-1]), -1)
         self.time = windows.time
         self.q, self.v = (x.transpose(0, 1).contiguous() for x in windows.need("Shooting", "q", "v"))
         control = windows.control if self.model.nu else self.v.new_zeros((*windows.time.shape, 0))
         assert control is not None
-        self._controls = self._held(control)
-        self._external = {name: self._pushes(recording, name, x, steps) for name, x in (external or {}).items()}
+        self._controls = self._per_step(control)
+        self._external = {name: self._external_force(recording, name, x, steps) for name, x in (external or {}).items()}
         self.noise = [self._deviation(name, x) for name, x in zip(("q", "v"), noise, strict=True)]
         self.start = torch.zeros_like(self.v[0]), torch.zeros_like(self.v[0])
 
-    def _held(self, stream: torch.Tensor) -> torch.Tensor:
+    def _per_step(self, stream: torch.Tensor) -> torch.Tensor:
         """(windows, samples, n) as steps of the simulator, (steps, windows, n)."""
         return stream[:, :-1].transpose(0, 1).repeat_interleave(self._every, 0)
 
-    def _pushes(self, recording: Recording, name: str, value: torch.Tensor, steps: int) -> torch.Tensor:
+    def _external_force(self, recording: Recording, name: str, value: torch.Tensor, steps: int) -> torch.Tensor:
         lead = tuple(recording.time.shape)
         if tuple(value.shape) != (*lead, 6):
             raise InputError(f"Shooting: external[{name!r}] has shape {tuple(value.shape)}; it must be {(*lead, 6)}")
-        cut = value.unfold(len(lead) - 1, steps + 1, steps).movedim(-1, len(lead)).flatten(0, len(lead) - 1)
-        return self._held(cut)
+        windows = value.unfold(len(lead) - 1, steps + 1, steps).movedim(-1, len(lead)).flatten(0, len(lead) - 1)
+        return self._per_step(windows)
 
-    def _deviation(self, name: str, given: Noise) -> torch.Tensor:
-        found = torch.as_tensor(given, dtype=self.v.dtype, device=self.v.device)
-        if found.shape not in ((), (self.model.nv,)) or not bool((found > 0.0).all()):
-            raise InputError(f"Shooting: noise of {name} must be one positive number or {self.model.nv}, got {given}")
-        return found.expand(self.model.nv)
+    def _deviation(self, name: str, noise: Noise) -> torch.Tensor:
+        deviation = torch.as_tensor(noise, dtype=self.v.dtype, device=self.v.device)
+        if deviation.shape not in ((), (self.model.nv,)) or not bool((deviation > 0.0).all()):
+            raise InputError(f"Shooting: noise of {name} must be one positive number or {self.model.nv}, got {noise}")
+        return deviation.expand(self.model.nv)
+
+    @property
+    def raw(self) -> torch.Tensor:
+        """The raw numbers of what is learned, (p,)."""
+        values = raw_numbers(self.learned)
+        return flatten(values) if values else self.v.new_zeros(0)
 
     # Residuals
 
     def residuals(self) -> torch.Tensor:
-        """Predicted less measured, over the noise, (windows, samples, 2 nv): q, then v. With gradients."""
-        return self._compared(*self._run(self.learned(), self.start)[:2])
+        """Return predicted less measured, over the noise, (windows, samples, 2 nv): q, then v. With gradients."""
+        return self._compare(*self._run(self.learned(), self.start)[:2])
 
     def loss(self) -> torch.Tensor:
-        """The mean of the squared residuals, or what the robust loss makes of them. With gradients."""
+        """Return the mean of the squared residuals, or of their robust loss. With gradients."""
         return self.squares(self.residuals()).mean()
 
     def squares(self, residuals: torch.Tensor) -> torch.Tensor:
-        """What each residual counts."""
-        if math.isinf(self.reach):
+        """Return the square or the robust loss of each residual."""
+        if math.isinf(self.cutoff):
             return residuals.square()
-        return self.reach**2 * (residuals / self.reach).square().log1p()
+        return self.cutoff**2 * (residuals / self.cutoff).square().log1p()
 
     def weights(self, residuals: torch.Tensor) -> torch.Tensor:
-        """Roots of what squares count for in the robust loss."""
-        return (1.0 + (residuals / self.reach).square()).rsqrt()
+        """Return the square roots of the weights of the robust loss."""
+        return (1.0 + (residuals / self.cutoff).square()).rsqrt()
 
     def _run(
-        self, given: tuple[dict[str, Any], dict[str, Any]], start: Sequence[torch.Tensor], wide: bool = False
+        self, outputs: tuple[dict[str, Any], dict[str, Any]], start: Sequence[torch.Tensor], wide: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """q, v and status of the samples, (samples + 1, ..., windows, n); constants one per environment if wide."""
-        params, constants = given
+        """q, v and status of the samples, (samples + 1, ..., windows, n); named tensors one per environment if wide."""
+        params, named = outputs
         path = self.simulator.rollout(
             self.simulator.state(self.model.integrate(self.q[0], start[0]), self.v[0] + start[1]),
             self._controls,
             params,
             external=self._external,
-            tensors={name: PerEnvironment(x) for name, x in constants.items()} if wide else constants,
+            tensors={name: PerEnvironment(x) for name, x in named.items()} if wide else named,
             every=self._every,
         )
         return path.q, path.v, path.status
 
-    def _compared(self, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def _compare(self, q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         first = 0 if self.free else 1
         extra = (1,) * (q.dim() - self.q.dim())
         q_measured, v_measured = (x[first:].reshape(-1, *extra, *x.shape[1:]) for x in (self.q, self.v))
@@ -204,11 +210,11 @@ class Windows:
         return torch.cat([x / (s * self.continuity) for x, s in zip(parts, self.noise, strict=True)], -1)
 
     def evaluate(self) -> tuple[torch.Tensor, torch.Tensor, bool]:
-        """Residuals, gaps, and whether all went well; without gradients."""
+        """Return residuals, gaps, and whether all simulations succeeded; without gradients."""
         with torch.no_grad():
             q, v, status = self._run(self.learned(), self.start)
             gaps = self._gaps((q[-1], v[-1]), (q[0], v[0])) if self.continuity else v.new_zeros(0)
-            return self._compared(q, v), gaps, bool((status[-1] == 0).all())
+            return self._compare(q, v), gaps, bool((status[-1] == 0).all())
 
     def check_finite(self) -> None:
         """Raise if a window does not stay finite with what is learned as it is."""
@@ -220,21 +226,20 @@ class Windows:
                 f"begin with"
             )
 
-    def jacobian(self) -> Slopes:
-        """Derivatives of the residuals to the raw numbers and the starts, in forward mode."""
-        like, nv = raw_numbers(self.learned), self.model.nv
-        point = flatten(like) if like else self.v.new_zeros(0)
-        moved = [self._pushed(like, point, k) for k in range(len(point))]
+    def jacobian(self) -> ShootingJacobian:
+        """Return derivatives of the residuals to the raw numbers and the starts, in forward mode."""
+        like, point, nv = raw_numbers(self.learned), self.raw, self.model.nv
+        tangents = [self._tangents(like, point, k) for k in range(len(point))]
         count = len(point) + (2 * nv if self.free else 0)
-        given = sum(x.numel() for part in self.learned() for x in part.values())
-        size = self.v[0, ..., 0].numel() * (len(self.v) * 2 * nv + given)
-        pieces = torch.arange(count).split(max(1, ENTRIES // size))
-        found = [self._along([int(k) for k in piece], moved, nv) for piece in pieces]
-        slopes, ends, follows = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return Slopes(slopes[: len(point)], slopes[len(point) :], ends, follows[len(point) :])
+        inputs = sum(x.numel() for part in self.learned() for x in part.values())
+        size = self.v[0, ..., 0].numel() * (len(self.v) * 2 * nv + inputs)
+        pieces = torch.arange(count).split(max(1, MAX_ENTRIES // size))
+        derivatives = [self._along([int(k) for k in piece], tangents, nv) for piece in pieces]
+        slopes, ends, follows = (torch.cat(parts) for parts in zip(*derivatives, strict=True))
+        return ShootingJacobian(slopes[: len(point)], slopes[len(point) :], ends, follows[len(point) :])
 
-    def _pushed(self, like: dict[str, torch.Tensor], point: torch.Tensor, k: int) -> tuple[dict[str, Any], ...]:
-        """The tangents of what the modules give, along one raw number."""
+    def _tangents(self, like: dict[str, torch.Tensor], point: torch.Tensor, k: int) -> tuple[dict[str, Any], ...]:
+        """The tangents of what the modules return, along one raw number."""
         along = torch.zeros_like(point)
         along[k] = 1.0
         with torch.no_grad(), forward_ad.dual_level():
@@ -242,36 +247,36 @@ class Windows:
                 name: forward_ad.make_dual(value, part)
                 for (name, value), part in zip(like.items(), unflatten(along, like).values(), strict=True)
             }
-            given: Any = torch.func.functional_call(self.learned, duals, ())
-            return tuple({name: forward_ad.unpack_dual(x).tangent for name, x in part.items()} for part in given)
+            outputs: Any = torch.func.functional_call(self.learned, duals, ())
+            return tuple({name: forward_ad.unpack_dual(x).tangent for name, x in part.items()} for part in outputs)
 
-    def _along(self, chosen: list[int], moved: list[Any], nv: int) -> tuple[torch.Tensor, ...]:
+    def _along(self, directions: list[int], tangents: list[Any], nv: int) -> tuple[torch.Tensor, ...]:
         """The derivatives along some of the raw numbers and starts."""
         with torch.no_grad(), forward_ad.dual_level():
-            given = []
-            for place, values in enumerate(self.learned()):
+            outputs = []
+            for index, values in enumerate(self.learned()):
                 wide = {}
                 for name, value in values.items():
-                    tangents = [moved[k][place][name] if k < len(moved) else None for k in chosen]
-                    tangent = torch.stack([torch.zeros_like(value) if t is None else t for t in tangents])[:, None]
+                    along = [tangents[k][index][name] if k < len(tangents) else None for k in directions]
+                    tangent = torch.stack([torch.zeros_like(value) if t is None else t for t in along])[:, None]
                     wide[name] = forward_ad.make_dual(value.expand_as(tangent).contiguous(), tangent)
-                given.append(wide)
-            turn = torch.zeros(len(chosen), 1, 2 * nv, dtype=self.v.dtype, device=self.v.device)
-            for row, k in enumerate(chosen):
-                if k >= len(moved):
-                    turn[row, 0, k - len(moved)] = 1.0
-            shape = (len(chosen), *self.v[0].shape)
+                outputs.append(wide)
+            start_tangent = torch.zeros(len(directions), 1, 2 * nv, dtype=self.v.dtype, device=self.v.device)
+            for row, k in enumerate(directions):
+                if k >= len(tangents):
+                    start_tangent[row, 0, k - len(tangents)] = 1.0
+            shape = (len(directions), *self.v[0].shape)
             starts = [
                 forward_ad.make_dual(start.expand(shape).contiguous(), part.expand(shape).contiguous())
-                for start, part in zip(self.start, turn.split(nv, -1), strict=True)
+                for start, part in zip(self.start, start_tangent.split(nv, -1), strict=True)
             ]
-            q, v, _ = self._run((given[0], given[1]), starts, wide=True)
-            slopes = _tangent(self._compared(q, v))
+            q, v, _ = self._run((outputs[0], outputs[1]), starts, wide=True)
+            slopes = _tangent(self._compare(q, v))
             if not self.continuity:
                 return slopes, slopes[:, :0], slopes[:, :0]
             ends, begins = (q[-1], v[-1]), (q[0], v[0])
-            still = [[forward_ad.unpack_dual(x).primal for x in pair] for pair in (ends, begins)]
-            return slopes, _tangent(self._gaps(ends, still[1])), _tangent(self._gaps(still[0], begins))
+            primal = [[forward_ad.unpack_dual(x).primal for x in pair] for pair in (ends, begins)]
+            return slopes, _tangent(self._gaps(ends, primal[1])), _tangent(self._gaps(primal[0], begins))
 
 
 def _ratio(sampled: float, dt: float) -> int:
@@ -285,5 +290,5 @@ def _ratio(sampled: float, dt: float) -> int:
 
 
 def _tangent(value: torch.Tensor) -> torch.Tensor:
-    found = forward_ad.unpack_dual(value).tangent
-    return torch.zeros_like(value) if found is None else found
+    tangent = forward_ad.unpack_dual(value).tangent
+    return torch.zeros_like(value) if tangent is None else tangent

@@ -1,7 +1,6 @@
-"""Trajectories by iterative LQR and differential dynamic programming, for a batch of problems at once.
+"""Trajectory optimization by iterative LQR and differential dynamic programming: arguments, checks and results.
 
-Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the controls. What is asked for is checked
-and arranged here; `search` has the iterations.
+Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the controls.
 """
 
 import math
@@ -13,32 +12,32 @@ import torch
 
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Table
-from adjoin.control.expansion import Expansion
-from adjoin.control.search import Passes, Search
+from adjoin.control.ilqr.iterations import Iterations, Passes
+from adjoin.control.ilqr.local_model import LocalModel
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import Argument, Tensors, arguments, check_taken
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 from adjoin.simulation.world_rollout import input_name
 
-PROBLEMS = ("cost", "converged", "iterations")
+PER_PROBLEM = ("cost", "converged", "iterations")
 """Results that a problem has once, not for each step."""
 
 Limits = bool | tuple[Any, Any]
 
 
-class Solution(NamedTuple):
-    """What `ILQR.solve` found.
+class ILQRResult(NamedTuple):
+    """The result of `ILQR.solve`.
 
     Attributes:
         controls: (steps, ..., nu).
-        q: (steps + 1, ..., nq).
-        v: (steps + 1, ..., nv).
-        cost: (...).
-        gain: K, (steps, ..., nu, 2 nv): near this motion, control + K (dq, dv) is the best feedback; (0, ...) if it was
-            not to be kept.
+        q: configurations, (steps + 1, ..., nq).
+        v: velocities, (steps + 1, ..., nv).
+        cost: of each problem, (...).
+        gain: the feedback gain K, (steps, ..., nu, 2 nv): near this motion, control + K (dq, dv) is the best feedback;
+            (0, ...) with `feedback=False`.
         converged: whether no more than the tolerance is left to gain, (...).
-        iterations: how many there were, (...).
+        iterations: of each problem, (...).
         history: the costs at first and after each iteration, (iterations + 1, ...).
     """
 
@@ -103,11 +102,12 @@ class ILQR:
         tolerance: float | None = None,
         feedback: bool = True,
         progress: bool | Callable[[int, torch.Tensor], Any] = False,
-    ) -> Solution:
+        return_on_interrupt: bool = False,
+    ) -> ILQRResult:
         """Improve controls until nothing more is to be gained.
 
         Args:
-            state: to begin with, any batch shape.
+            state: the initial state, of any batch shape.
             controls: a first guess, (steps, ..., nu).
             params: parameters to take the place of the model's, one for the batch or one per problem.
             tensors: tensors that costs and the simulator's residual take by name. A plain tensor is the same for all
@@ -116,39 +116,41 @@ class ILQR:
             iterations: at most.
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
-            feedback: whether the gains are kept, which takes memory and some time.
-            progress: whether to show a progress bar; Ctrl-C then ends the search early with what is found. Or a
-                function, called before each iteration with the number of those before and the costs of the problems
-                that are worked on.
+            feedback: whether the gains are returned, which takes memory and some time.
+            progress: whether to show a progress bar, or a function, called before each iteration with the number of
+                those before and the costs of the problems that are worked on.
+            return_on_interrupt: whether Ctrl-C ends the iterations with the trajectories so far instead of raising
+                KeyboardInterrupt.
         """
-        _check_search(iterations, tolerance)
+        _check_options(iterations, tolerance)
         self._check_shapes(state, controls)
         batch, nu = tuple(state.batch), self.sim.model.nu
         count = math.prod(batch)
-        fixed, timed = self._arguments(state, params, tensors, len(controls))
-        _check_alike({"controls": controls, **{n: x.tensor for n, x in {**fixed, **timed}.items()}}, state.q)
-        shapes, each = ({name: given.shape for name, given in some.items()} for some in (fixed, timed))
-        passes = self._passes(shapes, each, state.q.dtype)
+        constant, per_step = self._arguments(state, params, tensors, len(controls))
+        _check_alike({"controls": controls, **{n: x.tensor for n, x in {**constant, **per_step}.items()}}, state.q)
+        passes = self._passes(constant, per_step, state.q.dtype)
         carry = {"q": state.q, "v": state.v, **state.memory}
-        begin = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in carry.items()}
-        along = {name: _per_step(x, batch) for name, x in timed.items()}
+        start = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in carry.items()}
+        streams = {name: _per_step(x, batch) for name, x in per_step.items()}
         lower, upper = (controls.new_tensor(side) for side in zip(*self.bounds, strict=True))
         guess = controls.detach().clamp(lower, upper).reshape(len(controls), count, nu)
         if tolerance is None:
             tolerance = 1e-9 if controls.dtype == torch.float64 else 1e-5
-        own = {name: _flattened(name, given, batch) for name, given in fixed.items() if _extra(given)}
-        same = {name: given.tensor.detach() for name, given in fixed.items() if not _extra(given)}
+        individual = {name: _flattened(name, x, batch) for name, x in constant.items() if _batch_rank(x)}
+        shared = {name: x.tensor.detach() for name, x in constant.items() if not _batch_rank(x)}
         with torch.no_grad():
-            search = Search(passes, begin, guess, own, same, along, feedback)
-            search.run(iterations, tolerance, progress)
-        return Solution(**{name: _unflattened(x, name, batch) for name, x in search.results.items()})
+            solver = Iterations(passes, start, guess, individual, shared, streams, feedback)
+            solver.run(iterations, tolerance, progress, return_on_interrupt)
+        return ILQRResult(**{name: _unflattened(x, name, batch) for name, x in solver.results.items()})
 
-    def _passes(self, shapes: Mapping[str, Any], timed: Mapping[str, Any], dtype: torch.dtype) -> Passes:
+    def _passes(self, constant: Mapping[str, Argument], per_step: Mapping[str, Argument], dtype: torch.dtype) -> Passes:
+        shapes, step_shapes = ({name: x.shape for name, x in named.items()} for named in (constant, per_step))
+
         def compute() -> Passes:
-            expansion = Expansion(self.sim, self.cost, self.terminal, shapes, timed)
-            return Passes(expansion, self.bounds, self.second_order, dtype)
+            local = LocalModel(self.sim, self.cost, self.terminal, shapes, step_shapes)
+            return Passes(local, self.bounds, self.second_order, dtype)
 
-        return self._kernels.get((tuple(shapes.items()), tuple(timed.items()), dtype), compute)
+        return self._kernels.get((tuple(shapes.items()), tuple(step_shapes.items()), dtype), compute)
 
     def _check_shapes(self, state: SimulatorState, controls: torch.Tensor) -> None:
         """Raise if the states or the controls are not of this model."""
@@ -156,10 +158,10 @@ class ILQR:
             raise InputError(f"ILQR: state must be one of Simulator.state, got a {type(state).__name__}")
         batch, nu = tuple(state.batch), self.sim.model.nu
         for name, shape in self.sim.world.carry.items():
-            own = tuple({"q": state.q, "v": state.v, **state.memory}.get(name, state.q.new_empty(0)).shape)
-            if own != (*batch, *shape):
+            found = tuple({"q": state.q, "v": state.v, **state.memory}.get(name, state.q.new_empty(0)).shape)
+            if found != (*batch, *shape):
                 raise InputError(
-                    f"ILQR: {name} of the state must have the shape {(*batch, *shape)}, got {own}; "
+                    f"ILQR: {name} of the state must have the shape {(*batch, *shape)}, got {found}; "
                     "was it made by another simulator?"
                 )
         if not isinstance(controls, torch.Tensor):
@@ -171,17 +173,17 @@ class ILQR:
     def _arguments(
         self, state: SimulatorState, params: Mapping[str, torch.Tensor] | None, tensors: Tensors | None, steps: int
     ) -> tuple[dict[str, Argument], dict[str, Argument]]:
-        """What there is one of for a problem, and one of for each step, by the names of the kernels' inputs."""
+        """The arguments per problem and those per step, by the names of the kernels' inputs."""
         world = self.sim.world
         named = arguments("ILQR", tensors, state.batch, steps)
         check_taken("ILQR", named, (self.cost, self.terminal, world.residual), ("q", "v", "control"))
         checked = world.check_params(params, state.q, state.batch)
-        fixed = {input_name("params", name): Argument(world.parameters[name], x) for name, x in checked.items()}
-        fixed |= {input_name("tensors", name): x for name, x in named.items() if not x.streamed}
-        return fixed, {input_name("tensors", name): x for name, x in named.items() if x.streamed}
+        constant = {input_name("params", name): Argument(world.parameters[name], x) for name, x in checked.items()}
+        constant |= {input_name("tensors", name): x for name, x in named.items() if not x.streamed}
+        return constant, {input_name("tensors", name): x for name, x in named.items() if x.streamed}
 
 
-def _check_search(iterations: int, tolerance: float | None) -> None:
+def _check_options(iterations: int, tolerance: float | None) -> None:
     if not isinstance(iterations, int) or iterations < 1:
         raise InputError(f"ILQR: iterations must be a whole number of at least 1, got {iterations!r}")
     if tolerance is not None and not (isinstance(tolerance, (int, float)) and tolerance >= 0.0):
@@ -191,8 +193,8 @@ def _check_search(iterations: int, tolerance: float | None) -> None:
 def _bounds(sim: Simulator, limits: Limits) -> list[tuple[float, float]]:
     """Lower and upper limit of each control."""
     if isinstance(limits, bool):
-        own = [each.control_range for each in sim.model.actuators]
-        return [(float(low), float(high)) if limits else (-math.inf, math.inf) for low, high in own]
+        ranges = [actuator.control_range for actuator in sim.model.actuators]
+        return [(float(low), float(high)) if limits else (-math.inf, math.inf) for low, high in ranges]
     count = sim.model.nu
     try:
         lower, upper = (np.broadcast_to(np.asarray(side, dtype=float), (count,)).tolist() for side in limits)
@@ -201,42 +203,42 @@ def _bounds(sim: Simulator, limits: Limits) -> list[tuple[float, float]]:
             f"ILQR: limits must be True, False, or a pair of lower and upper limits, each a number or {count} of them; "
             f"got {limits!r}"
         ) from None
-    found = []
+    bounds = []
     for actuator, low, high in zip(sim.model.actuators, lower, upper, strict=True):
         least, greatest = actuator.control_range
         if not low <= high:
             raise InputError(f"ILQR: lower limits must not be above upper ones; {actuator.name!r} has {low} and {high}")
         if low > greatest or high < least:
             raise InputError(
-                f"ILQR: the limits of {actuator.name!r}, {low} to {high}, are outside its own, {least} to {greatest}"
+                f"ILQR: the limits of {actuator.name!r}, {low} to {high}, are outside its range, {least} to {greatest}"
             )
-        found.append((max(low, least), min(high, greatest)))
-    return found
+        bounds.append((max(low, least), min(high, greatest)))
+    return bounds
 
 
 def _per_step(argument: Argument, batch: tuple[int, ...]) -> torch.Tensor:
     """A tensor of each step, (steps, problems, *shape)."""
-    steps, whole = len(argument.tensor), argument.tensor.detach()
-    if whole.dim() == 1 + len(argument.shape):
-        whole = whole.reshape(steps, *[1] * len(batch), *argument.shape)
-    return whole.expand(steps, *batch, *argument.shape).reshape(steps, math.prod(batch), *argument.shape).contiguous()
+    steps, tensor = len(argument.tensor), argument.tensor.detach()
+    if tensor.dim() == 1 + len(argument.shape):
+        tensor = tensor.reshape(steps, *[1] * len(batch), *argument.shape)
+    return tensor.expand(steps, *batch, *argument.shape).reshape(steps, math.prod(batch), *argument.shape).contiguous()
 
 
-def _extra(given: Argument) -> int:
+def _batch_rank(argument: Argument) -> int:
     """How many dimensions a tensor has for the batch."""
-    shape = given.shape.shape if isinstance(given.shape, Table) else given.shape
-    return given.tensor.dim() - len(shape)
+    shape = argument.shape.shape if isinstance(argument.shape, Table) else argument.shape
+    return argument.tensor.dim() - len(shape)
 
 
-def _flattened(name: str, given: Argument, batch: tuple[int, ...]) -> torch.Tensor:
+def _flattened(name: str, argument: Argument, batch: tuple[int, ...]) -> torch.Tensor:
     """A tensor of each problem, with one dimension for the batch."""
-    first = _extra(given)
-    own, whole = given.tensor.shape[first:], given.tensor.detach()
+    rank, tensor = _batch_rank(argument), argument.tensor.detach()
+    shape = tensor.shape[rank:]
     try:
-        return whole.expand(*batch, *own).reshape(math.prod(batch), *own)
+        return tensor.expand(*batch, *shape).reshape(math.prod(batch), *shape)
     except RuntimeError:
         raise InputError(
-            f"ILQR: {name} is for a batch of the shape {tuple(whole.shape[:first])}, the states are {batch}"
+            f"ILQR: {name} is for a batch of the shape {tuple(tensor.shape[:rank])}, the states are {batch}"
         ) from None
 
 
@@ -252,5 +254,5 @@ def _check_alike(tensors: Mapping[str, torch.Tensor], like: torch.Tensor) -> Non
 
 def _unflattened(x: torch.Tensor, name: str, batch: tuple[int, ...]) -> torch.Tensor:
     """A result in the shape of the batch."""
-    first = 0 if name in PROBLEMS else 1
+    first = 0 if name in PER_PROBLEM else 1
     return x.reshape((*x.shape[:first], *batch, *x.shape[first + 1 :]))

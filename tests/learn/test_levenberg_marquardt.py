@@ -7,7 +7,8 @@ import torch
 
 import adjoin
 from adjoin.errors import InputError
-from adjoin.learn.gauss_newton import gauss_newton, jacobian
+from adjoin.learn.jacobian import jacobian
+from adjoin.learn.levenberg_marquardt import damped_steps, diagonal_scale, gauss_newton, identity_scale
 from adjoin.learn.modules import Positive, Unconstrained
 from adjoin.learn.parameters import Parameters
 
@@ -118,3 +119,40 @@ def test_a_module_without_numbers_or_with_too_many_is_refused():
 def test_residuals_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match="not finite"):
         gauss_newton(lambda x: x.log(), Unconstrained(torch.tensor([-1.0])))
+
+
+@pytest.mark.parametrize("scale", [identity_scale, diagonal_scale])
+def test_steps_of_a_batch_and_of_many_dampings_are_those_of_each_alone(scale):
+    generator = torch.Generator().manual_seed(0)
+    slopes = torch.randn(4, 6, 3, generator=generator, dtype=torch.float64)
+    residuals = torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    normal, gradient = slopes.mT @ slopes, (slopes.mT @ residuals[..., None]).squeeze(-1)
+    dampings = torch.tensor([0.0, 1e-3, 1.0, 1e6], dtype=torch.float64).expand(4, -1)
+    steps = damped_steps(normal, gradient, dampings, scale(normal))
+    for i in range(4):
+        for k in range(4):
+            damping = dampings[i, k] * scale(normal)[i].expand(3).diag()
+            assert torch.allclose(steps[i, k], torch.linalg.solve(normal[i] + damping, gradient[i]), rtol=1e-12)
+        assert torch.allclose(steps[i, 0], torch.linalg.lstsq(slopes[i], residuals[i, :, None]).solution[:, 0])
+    assert (steps[:, 3].abs() < 1e-4 * steps[:, 0].abs().amax(-1, keepdim=True)).all()
+
+
+def test_an_interrupt_propagates_unless_the_partial_result_is_asked_for():
+    def interrupted_after(calls):
+        count = itertools.count()
+
+        def residuals(x):
+            if next(count) == calls:
+                raise KeyboardInterrupt
+            return rosenbrock(x)
+
+        return residuals
+
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    module, complete = Unconstrained(start), Unconstrained(start)
+    with pytest.raises(KeyboardInterrupt):
+        gauss_newton(interrupted_after(0), Unconstrained(start), progress=True)
+    history = gauss_newton(interrupted_after(12), module, iterations=50, return_on_interrupt=True)
+    assert 1 < len(history) < 50
+    assert float(rosenbrock(module().detach()).square().mean()) == pytest.approx(history[-1])
+    assert gauss_newton(rosenbrock, complete)[: len(history)] == pytest.approx(history)

@@ -1,8 +1,8 @@
-"""A step and its cost about a trajectory, over scalars: values, first and second derivatives.
+"""The linear-quadratic model of a step and its cost along a trajectory, over scalars.
 
-Changes of a state are changes dx = (dq, dv) on the tangent space, as `Model.integrate` makes them, so that free joints
-are like all others. Jacobians take one direction after the other in one graph: what the directions have in common is
-computed once, and what is zero costs nothing. Second derivatives are forward over reverse.
+Changes of a state are changes dx = (dq, dv) on the tangent space, as `Model.integrate` applies them, so that free
+joints are like all others. Jacobians take one direction after the other in one graph: what the directions have in
+common is computed once, and what is zero costs nothing. Second derivatives are forward over reverse.
 """
 
 import functools
@@ -36,22 +36,22 @@ from adjoin.trace import detach
 Rows = list[list[Scalar]]
 
 
-class Expansion:
-    """What a trajectory is optimized for, one step of it at a time.
+class LocalModel:
+    """The derivatives of a step and its cost.
 
     Args:
         sim: the simulator.
         cost: running cost, see `ILQR`.
         terminal: terminal cost, see `ILQR`.
-        fixed: parameters and named tensors, name of the slot -> shape.
-        timed: named tensors of each step, likewise.
+        constant_inputs: parameters and named tensors, name of the kernel's input -> shape.
+        per_step_inputs: named tensors of each step, likewise.
 
     Attributes:
         size: of dx, 2 nv.
         width: of dx and the control together.
         world: what is simulated, with actuators that take any control.
-        straight: whether q moves by dt times the velocity at the end of a step, so that only the derivatives of that
-            are needed.
+        semi_implicit: whether q moves by dt times the velocity at the end of a step, so that only the derivatives of
+            that velocity are needed.
     """
 
     def __init__(
@@ -59,116 +59,119 @@ class Expansion:
         sim: Simulator,
         cost: Callable[..., Any] | None,
         terminal: Callable[..., Any] | None,
-        fixed: Shapes,
-        timed: Shapes | None = None,
+        constant_inputs: Shapes,
+        per_step_inputs: Shapes | None = None,
     ):
         model = sim.model
-        self.sim, self.model, self.cost, self.terminal, self.fixed = sim, model, cost, terminal, dict(fixed)
+        self.sim, self.model, self.cost, self.terminal = sim, model, cost, terminal
+        self.constant_inputs, self.per_step_inputs = dict(constant_inputs), dict(per_step_inputs or {})
         self.size, self.width = 2 * model.nv, 2 * model.nv + model.nu
         additive = all(joint.type.additive for joint in model.joints)
-        self.straight = additive and isinstance(sim.world.integrator, SemiImplicit)
+        self.semi_implicit = additive and isinstance(sim.world.integrator, SemiImplicit)
         self.states = {name: shape for name, shape in sim.world.carry.items() if name != "status"}
-        self.timed = dict(timed or {})
-        self.here = {**self.states, "control": (model.nu,), **self.timed, **self.fixed}
+        self.inputs = {**self.states, "control": (model.nu,), **self.per_step_inputs, **self.constant_inputs}
         # Controls are kept within their limits here, so that steps need not; at a limit they would have no derivative.
-        actuators = [replace(each, control_range=(-math.inf, math.inf)) for each in model.actuators]
+        actuators = [replace(actuator, control_range=(-math.inf, math.inf)) for actuator in model.actuators]
         self.world = replace(sim.world, model=replace(model, actuators=tuple(actuators)))
-        slots = [
+        specs = [
             TensorSpec(name, shape.shape, table=True) if isinstance(shape, Table) else TensorSpec(name, shape)
-            for name, shape in self.here.items()
+            for name, shape in self.inputs.items()
         ]
-        self._step, _ = trace("step", self._stepped, [*slots, TensorSpec("change", (self.width,))])
-        slots = [slot for slot in slots if slot.name != "impulses"]
-        self._running = self._traced("cost", cost, slots)
-        ends = [slot for slot in slots if slot.name in ("q", "v", *self.fixed)]
+        self._step, _ = trace("step", self._stepped, [*specs, TensorSpec("change", (self.width,))])
+        specs = [spec for spec in specs if spec.name != "impulses"]
+        self._running = self._traced("cost", cost, specs)
+        ends = [spec for spec in specs if spec.name in ("q", "v", *self.constant_inputs)]
         self._last = self._traced("terminal", terminal, ends)
 
-    def _traced(self, name: str, function: Callable[..., Any] | None, slots: Sequence[TensorSpec]) -> Program | None:
+    def _traced(self, name: str, function: Callable[..., Any] | None, specs: Sequence[TensorSpec]) -> Program | None:
         if function is None:
             return None
-        controlled = any(slot.name == "control" for slot in slots)
+        controlled = any(spec.name == "control" for spec in specs)
 
-        def moved(change: Any, **values: Any) -> Any:
-            return self._costs(function, self._changed(values, change), controlled)
+        def displaced_cost(change: Any, **values: Any) -> Any:
+            return self._costs(function, self.displaced(values, change), controlled)
 
-        return trace(name, moved, [*slots, TensorSpec("change", (self.width if controlled else self.size,))])[0]
+        return trace(name, displaced_cost, [*specs, TensorSpec("change", (self.width if controlled else self.size,))])[
+            0
+        ]
 
     @property
     def loops(self) -> bool:
         """Whether a step has loops, such as those of a solver of contacts."""
         return any(node.op == "scan" for node in reachable([x for target in self._step.targets for x in target]))
 
-    # What is traced
+    # Traced functions
 
-    def _changed(self, values: Values, change: Any) -> Values:
+    def displaced(self, values: Values, change: Any) -> Values:
+        """Return the inputs of a step with a change (dq, dv, du) applied."""
         nv = self.model.nv
-        found = dict(values)
-        found["q"] = np.array(manifold.integrate(self.model, list(values["q"]), change[:nv]), dtype=object)
-        found["v"] = values["v"] + change[nv : 2 * nv]
+        moved = dict(values)
+        moved["q"] = np.array(manifold.integrate(self.model, list(values["q"]), change[:nv]), dtype=object)
+        moved["v"] = values["v"] + change[nv : 2 * nv]
         if "control" in values:
-            found["control"] = values["control"] + change[2 * nv :]
-        return found
+            moved["control"] = values["control"] + change[2 * nv :]
+        return moved
 
     def _stepped(self, change: Any, **values: Any) -> list[Scalar]:
-        values = self._changed(values, change)
+        values = self.displaced(values, change)
         plant, q, v = plant_of(self.world, values), list(values["q"]), list(values["v"])
         result = self.world.integrator.advance(plant, q, v, values.get("impulses"))
-        if self.straight:
+        if self.semi_implicit:
             return list(result.v)
         return [*manifold.difference(self.model, detach(result.q), result.q), *result.v]
 
     def _costs(self, function: Callable[..., Any], values: Values, controlled: bool) -> Any:
-        """A cost, or residuals."""
+        """The value of a cost function: one number, or a row of residuals."""
         known = {name: values[name] for name in ("q", "v", "control")[: 3 if controlled else 2]}
         label = "the running cost" if controlled else "the terminal cost"
-        found = np.array(bind(f"ILQR: {label}", function, known, part(values, "tensors")), dtype=object)
-        if found.ndim > 1:
-            raise InputError(f"ILQR: a cost gives one number or a row of residuals, not the shape {found.shape}")
-        return found if found.ndim else found.item()
+        cost = np.array(bind(f"ILQR: {label}", function, known, part(values, "tensors")), dtype=object)
+        if cost.ndim > 1:
+            raise InputError(f"ILQR: a cost gives one number or a row of residuals, not the shape {cost.shape}")
+        return cost if cost.ndim else cost.item()
 
     # Values and derivatives
 
-    def value(self, values: Values, controlled: bool = True) -> Scalar:
-        """The running cost, or the terminal one."""
+    def cost_value(self, values: Values, controlled: bool = True) -> Scalar:
+        """Return the running cost, or the terminal one."""
         function = self.cost if controlled else self.terminal
         if function is None:
             return 0.0
-        found = self._costs(function, values, controlled)
-        return 0.5 * dot(list(found), list(found)) if isinstance(found, np.ndarray) else found
+        cost = self._costs(function, values, controlled)
+        return 0.5 * dot(list(cost), list(cost)) if isinstance(cost, np.ndarray) else cost
 
     def jacobian(self, values: Values) -> Rows:
-        """Of a step to dx and du: the rows of the velocity only where `straight`, else all."""
+        """Return the Jacobian of a step to dx and du: the rows of the velocity only where `semi_implicit`, else all."""
         return jacobian(self._step, self._arguments(self._step, values))
 
     def quadratic(self, values: Values, controlled: bool = True) -> tuple[list[Scalar], Rows]:
-        """Gradient and Hessian of a cost; of residuals r the Hessian is that of Gauss and Newton, JᵀJ."""
+        """Return gradient and Hessian of a cost; of residuals the Hessian is that of Gauss and Newton, JᵀJ."""
         program = self._running if controlled else self._last
         size = self.width if controlled else self.size
         if program is None:
             return [0.0] * size, [[0.0] * size for _ in range(size)]
         arguments = self._arguments(program, values)
         if program.outputs[0].shape:
-            (residuals,) = folded(program, arguments)
-            across = [list(column) for column in zip(*jacobian(program, arguments), strict=True)]
-            upper = [[dot(a, b) for b in across[i:]] for i, a in enumerate(across)]
+            (residuals,) = inlined(program, arguments)
+            columns = [list(column) for column in zip(*jacobian(program, arguments), strict=True)]
+            upper = [[dot(a, b) for b in columns[i:]] for i, a in enumerate(columns)]
             hessian = [[upper[min(i, j)][abs(i - j)] for j in range(size)] for i in range(size)]
-            return [dot(column, residuals) for column in across], hessian
+            return [dot(column, residuals) for column in columns], hessian
         return curvature(program, arguments, [1.0])
 
-    def bent(self, values: Values, weights: Sequence[Scalar]) -> Rows:
-        """The second derivatives of a step, summed over its rows with these weights."""
+    def second_derivatives(self, values: Values, weights: Sequence[Scalar]) -> Rows:
+        """Return the second derivatives of a step, summed over its rows with these weights."""
         return curvature(self._step, self._arguments(self._step, values), weights)[1]
 
     def jacobians(self, path: Mapping[str, torch.Tensor], fixed: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Of all steps of a path, to dx and du, (steps, batch, 2 nv, 2 nv + nu), in one launch."""
+        """Return the Jacobians of all steps of a trajectory, (steps, batch, 2 nv, 2 nv + nu), in one launch."""
         values = {**path, **fixed}
-        inputs = [values[slot.name] for slot in self._step.inputs[:-1]]
-        ranks = [len(slot.shape) for slot in self._step.inputs]
+        inputs = [values[spec.name] for spec in self._step.inputs[:-1]]
+        ranks = [len(spec.shape) for spec in self._step.inputs]
         wide = [x.unsqueeze(-rank - 1) if x.dim() > rank else x for x, rank in zip(inputs, ranks, strict=False)]
         directions = torch.eye(self.width, dtype=path["q"].dtype, device=path["q"].device)
         (rows,) = call(self._pushed, [*wide, torch.zeros_like(directions), directions])
         rows = rows.mT
-        if not self.straight:
+        if not self.semi_implicit:
             return rows
         nv = self.model.nv
         before = directions[:nv].expand(*rows.shape[:-2], nv, self.width)
@@ -180,45 +183,48 @@ class Expansion:
 
     def _arguments(self, program: Program, values: Values) -> list[list[Any]]:
         zeros = [0.0] * program.inputs[-1].size
-        return [*[flat(values[slot.name]) for slot in program.inputs[:-1]], zeros]
+        return [*[flat(values[spec.name]) for spec in program.inputs[:-1]], zeros]
 
 
 def jacobian(program: Program, arguments: list[list[Any]]) -> Rows:
-    """The Jacobian of a program's one output to its last input, row by row or column by column: fewer are quicker."""
+    """Return the Jacobian of a program's one output to its last input, by rows or by columns: fewer are quicker."""
     (output,), size = program.outputs, program.inputs[-1].size
     moved = [False] * (len(program.inputs) - 1) + [True]
     by_rows = output.size < size
-    made, present = vjp(program, moved) if by_rows else jvp(program, moved)
+    derivative, present = vjp(program, moved) if by_rows else jvp(program, moved)
     if not present:
         return [[0.0] * size for _ in range(output.size)]
-    found = [plain(folded(made, [*arguments, unit])[0]) for unit in units(output.size if by_rows else size)]
-    return found if by_rows else [list(row) for row in zip(*found, strict=True)]
+    units = identity_rows(output.size if by_rows else size)
+    products = [unwrapped(inlined(derivative, [*arguments, unit])[0]) for unit in units]
+    return products if by_rows else [list(row) for row in zip(*products, strict=True)]
 
 
-def units(size: int) -> Rows:
-    """The rows of the identity."""
+def identity_rows(size: int) -> Rows:
+    """Return the rows of the identity."""
     return [[float(i == k) for i in range(size)] for k in range(size)]
 
 
 def curvature(program: Program, arguments: list[list[Any]], weights: Sequence[Scalar]) -> tuple[list[Scalar], Rows]:
-    """Gradient and Hessian of the weighted sum of a program's one output, to its last input."""
+    """Return gradient and Hessian of the weighted sum of a program's one output, to its last input."""
     size, count = program.inputs[-1].size, len(program.inputs)
     pull, present = vjp(program, [False] * (count - 1) + [True])
     if not present:
         return [0.0] * size, [[0.0] * size for _ in range(size)]
-    (gradient,) = folded(pull, [*arguments, list(weights)])
+    (gradient,) = inlined(pull, [*arguments, list(weights)])
     push, moved = jvp(pull, [i == count - 1 for i in range(count + 1)])
     if not moved:
-        return plain(gradient), [[0.0] * size for _ in range(size)]
-    return plain(gradient), [plain(folded(push, [*arguments, list(weights), unit])[0]) for unit in units(size)]
+        return unwrapped(gradient), [[0.0] * size for _ in range(size)]
+    return unwrapped(gradient), [
+        unwrapped(inlined(push, [*arguments, list(weights), unit])[0]) for unit in identity_rows(size)
+    ]
 
 
-def folded(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:
-    """The outputs of a program in the graph that is being traced; what constants among the values decide is decided."""
+def inlined(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:
+    """Copy a program into the graph that is being traced; what constants among the values decide is folded."""
     graph = current_graph()
     mapping: dict[Expr, Expr] = {}
-    for nodes, given in zip(program.sources, values, strict=True):
-        mapping.update(zip(nodes, [graph.lift(value) for value in given], strict=True))
+    for nodes, scalars in zip(program.sources, values, strict=True):
+        mapping.update(zip(nodes, [graph.lift(value) for value in scalars], strict=True))
     for node in reachable([x for target in program.targets for x in target]):
         if node in mapping:
             continue
@@ -226,6 +232,6 @@ def folded(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]
     return [[mapping[x] for x in target] for target in program.targets]
 
 
-def plain(values: Sequence[Any]) -> list[Scalar]:
-    """The values, with constants as numbers, so that what is zero is known to be."""
+def unwrapped(values: Sequence[Any]) -> list[Scalar]:
+    """Return the values, with constants as numbers, so that what is zero is known to be."""
     return [x.value if x.op == "const" else x for x in values]

@@ -1,11 +1,11 @@
-"""Neural augmentation: a network adds to a model what it lacks, inside the simulator's own steps.
+"""Neural augmentation: a network inside the simulator's steps adds what a model lacks.
 
 As in NeuralSim (Heiden et al., Augmenting Differentiable Simulators with Neural Networks to Close the Sim2Real Gap,
-2021), the network may stand anywhere: torques, friction of joints and of contacts, or any other parameter, as functions
-of the state. It is trained through the rollout, alone or together with physical parameters; see `shooting`.
+2021), the network may add to torques, friction of joints and of contacts, or any other parameter, as functions of the
+state. It is trained through the rollout, alone or together with physical parameters; see `shooting`.
 
-It begins as exactly nothing. With a group lasso each of its outputs stays exactly 0 until the data pull at it by more
-than the penalty holds (Yuan and Lin, Model selection and estimation in regression with grouped variables, 2006). The
+It starts as exactly 0. With a group lasso each of its outputs stays exactly 0 until the gradient of the data exceeds
+the penalty (Yuan and Lin, Model selection and estimation in regression with grouped variables, 2006). The
 penalty acts by a proximal step after each step of Adam, in Adam's own scaling (Yun et al., Adaptive proximal gradient
 methods for structured neural networks, 2021).
 """
@@ -30,7 +30,7 @@ from adjoin.spatial.scalar import Scalar
 INPUTS = ("q", "v", "control")
 
 
-class Residual(torch.nn.Module):
+class ResidualNetwork(torch.nn.Module):
     """A network for `Simulator(..., residual=network)`; each call then takes `tensors=network.weights()`.
 
     It reads q (joints without limits by sine and cosine, floating bases by the direction of gravity in their axes, so
@@ -52,7 +52,7 @@ class Residual(torch.nn.Module):
     mean: torch.Tensor
     spread: torch.Tensor
     scale: torch.Tensor
-    awake: torch.Tensor
+    active: torch.Tensor
 
     def __init__(
         self,
@@ -68,27 +68,31 @@ class Residual(torch.nn.Module):
         generator: torch.Generator | None = None,
     ):
         super().__init__()
-        unknown = [each for each in inputs if each not in INPUTS]
+        unknown = [name for name in inputs if name not in INPUTS]
         if unknown or not inputs:
-            raise InputError(f"Residual: no input {', '.join(unknown) or 'was chosen'}; inputs: {', '.join(INPUTS)}")
+            raise InputError(
+                f"ResidualNetwork: no input {', '.join(unknown) or 'was chosen'}; inputs: {', '.join(INPUTS)}"
+            )
         self.model, self.inputs, self.name = model, tuple(inputs), name
         chosen = adds if isinstance(adds, Mapping) else dict.fromkeys([adds] if isinstance(adds, str) else adds)
-        self._places = {each: _chosen(model, each, of) for each, of in chosen.items()}
-        self.outputs = [label for labels, _, _ in self._places.values() for label in labels]
-        given = [torch.zeros(size, dtype=dtype) for size in (model.nq, model.nv, model.nu)]
+        self._targets = {target: _chosen(model, target, of) for target, of in chosen.items()}
+        self.outputs = [label for labels, _, _ in self._targets.values() for label in labels]
+        blank = [torch.zeros(size, dtype=dtype) for size in (model.nq, model.nv, model.nu)]
         if like is None:
-            example = self._read(*given)
+            example = self._read(*blank)
             mean, spread = torch.zeros_like(example), torch.ones_like(example)
         else:
-            seen = like.samples()
-            data = self._read(*[x.to(given[0]) for x in seen.need("Residual", *self.inputs)], names=self.inputs)
+            samples = like.samples()
+            data = self._read(
+                *[x.to(blank[0]) for x in samples.need("ResidualNetwork", *self.inputs)], names=self.inputs
+            )
             mean, spread = data.mean(0), data.std(0)
             spread = torch.where(spread > 1e-6, spread, 1.0)
         self.register_buffer("mean", mean)
         self.register_buffer("spread", spread)
-        scales = [self._scale(scale, each) for each, (labels, _, _) in self._places.items() for _ in labels]
+        scales = [self._scale(scale, target) for target, (labels, _, _) in self._targets.items() for _ in labels]
         self.register_buffer("scale", torch.tensor(scales, dtype=mean.dtype))
-        self.register_buffer("awake", torch.ones_like(self.scale))
+        self.register_buffer("active", torch.ones_like(self.scale))
         sizes = [len(mean), *hidden, len(self.outputs)]
         self.layers = torch.nn.ParameterList()
         for before, after in itertools.pairwise(sizes):
@@ -101,13 +105,12 @@ class Residual(torch.nn.Module):
         return float(scale.get(name, 1.0)) if isinstance(scale, Mapping) else float(scale)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The tensors that its calls take by name: layers with their scales in them, [weights | bias]."""
-        found = [*self.layers]
-        first = found[0]
-        inner = first[:, :-1] / self.spread
-        found[0] = torch.cat([inner, (first[:, -1] - inner @ self.mean)[:, None]], -1)
-        found[-1] = found[-1] * (self.scale * self.awake)[:, None]
-        return {f"{self.name}_{k}": layer for k, layer in enumerate(found)}
+        """Return the tensors that its calls take by name: layers with their scales in them, [weights | bias]."""
+        first, *_ = layers = [*self.layers]
+        scaled = first[:, :-1] / self.spread
+        layers[0] = torch.cat([scaled, (first[:, -1] - scaled @ self.mean)[:, None]], -1)
+        layers[-1] = layers[-1] * (self.scale * self.active)[:, None]
+        return {f"{self.name}_{k}": layer for k, layer in enumerate(layers)}
 
     def forward(self, q: Any, v: Any, control: Any, **named: Any) -> dict[str, Any]:
         """The traced function: additions by name, over scalars of one environment."""
@@ -117,22 +120,30 @@ class Residual(torch.nn.Module):
             layer = named[f"{self.name}_{k}"]
             x = layer[:, :-1] @ x + layer[:, -1]
             x = x if k == count - 1 else trace.tanh(x)
-        return self._spread(list(x), lambda shape: np.full(shape, 0.0, dtype=object))
+        additions, first = {}, 0
+        for name, (labels, shape, indices) in self._targets.items():
+            flat = np.full(math.prod(shape), 0.0, dtype=object)
+            flat[indices] = list(x[first : first + len(labels)])
+            additions[name], first = flat.reshape(shape), first + len(labels)
+        return additions
 
-    def added(self, q: torch.Tensor, v: torch.Tensor, control: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
-        """What it adds at states (..., n), as tensors of the shape of what it adds to."""
+    def evaluate(
+        self, q: torch.Tensor, v: torch.Tensor, control: torch.Tensor | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Return what it adds at states (..., n), as tensors of the shape of what it adds to."""
         control = q.new_zeros(self.model.nu) if control is None else control
         x = self._read(q, v, control)
         layers = list(self.weights().values())
         for k, layer in enumerate(layers):
             x = x @ layer[:, :-1].mT + layer[:, -1]
             x = x if k == len(layers) - 1 else x.tanh()
-        found = {}
-        for name, (labels, shape, at) in self._places.items():
-            own, x = x[..., : len(labels)], x[..., len(labels) :]
-            full = own.new_zeros((*own.shape[:-1], math.prod(shape)))
-            found[name] = full.index_copy(-1, torch.tensor(at, device=own.device), own).unflatten(-1, shape or (1,))
-        return found
+        additions = {}
+        for name, (labels, shape, indices) in self._targets.items():
+            values, x = x[..., : len(labels)], x[..., len(labels) :]
+            flat = values.new_zeros((*values.shape[:-1], math.prod(shape)))
+            flat = flat.index_copy(-1, torch.tensor(indices, device=flat.device), values)
+            additions[name] = flat.unflatten(-1, shape or (1,))
+        return additions
 
     def shrink(self, threshold: torch.Tensor | float) -> None:
         """The proximal step of the group lasso: each output's weights by so much shorter, or exactly 0.
@@ -155,7 +166,7 @@ class Residual(torch.nn.Module):
                 while the gradient to its weights is shorter than that.
         """
         last = self.layers[-1]
-        group = next(each for each in optimizer.param_groups if any(x is last for x in each["params"]))
+        group = next(group for group in optimizer.param_groups if any(x is last for x in group["params"]))
         state, step = optimizer.state[last], torch.tensor(group["lr"] * sparsity).to(last)
         if "exp_avg_sq" in state:
             # Adam divides each gradient by its recent size; an output's weights share the mean of theirs.
@@ -164,46 +175,37 @@ class Residual(torch.nn.Module):
         self.shrink(step)
 
     def prune(self) -> list[str]:
-        """Hold what is silent now at 0 for good, so that the rest can be trained on without a penalty.
+        """Fix the outputs that are 0 now at 0, so that the others can be trained on without a penalty.
 
         Returns:
-            The outputs that are silent.
+            The outputs that are 0.
         """
         with torch.no_grad():
-            self.awake.copy_((self.layers[-1] != 0.0).any(-1))
-        return self.silent
+            self.active.copy_((self.layers[-1] != 0.0).any(-1))
+        return self.zero_outputs
 
     @property
-    def silent(self) -> list[str]:
+    def zero_outputs(self) -> list[str]:
         """The outputs that are exactly 0, whatever the state."""
-        quiet = (self.layers[-1].detach() * self.awake[:, None] == 0.0).all(-1).tolist()
-        return [label for label, each in zip(self.outputs, quiet, strict=True) if each]
+        zero = (self.layers[-1].detach() * self.active[:, None] == 0.0).all(-1).tolist()
+        return [label for label, is_zero in zip(self.outputs, zero, strict=True) if is_zero]
 
-    def _read(self, *given: torch.Tensor, names: Sequence[str] = INPUTS) -> torch.Tensor:
+    def _read(self, *values: torch.Tensor, names: Sequence[str] = INPUTS) -> torch.Tensor:
         """The features of tensors (..., n)."""
-        lead = torch.broadcast_shapes(*[x.shape[:-1] for x in given])
-        known = {name: list(x.unbind(-1)) for name, x in zip(names, given, strict=True)}
+        lead = torch.broadcast_shapes(*[x.shape[:-1] for x in values])
+        known = {name: list(x.unbind(-1)) for name, x in zip(names, values, strict=True)}
         return torch.stack([x.expand(lead) for x in self._features(*[known.get(name, []) for name in INPUTS])], -1)
 
     def _features(self, q: list[Scalar], v: list[Scalar], control: list[Scalar]) -> list[Scalar]:
-        found: list[Scalar] = []
+        features: list[Scalar] = []
         if "q" in self.inputs:
             for joint, at in self.model.independent_joints:
-                found += joint.type.features(joint, q[at.q_slice])
-        return found + (v if "v" in self.inputs else []) + (control if "control" in self.inputs else [])
-
-    def _spread(self, values: list[Scalar], empty: Any) -> dict[str, Any]:
-        """Numbers of the last layer in their places."""
-        found, first = {}, 0
-        for name, (labels, shape, at) in self._places.items():
-            flat = empty(math.prod(shape))
-            flat[at] = values[first : first + len(labels)]
-            found[name], first = flat.reshape(shape), first + len(labels)
-        return found
+                features += joint.type.features(joint, q[at.q_slice])
+        return features + (v if "v" in self.inputs else []) + (control if "control" in self.inputs else [])
 
 
 def _chosen(model: Model, name: str, of: str | Sequence[str] | None) -> tuple[list[str], tuple[int, ...], list[int]]:
-    """Labels of what is added to, the whole shape, and the places in it when flat."""
+    """Labels of what is added to, the shape of the parameter, and the flat indices in it."""
     parameter = parameters.find("damping" if name == FORCE else name)
     if parameter is None:
         raise InputError(unknown_name("parameter", "parameters", name, [FORCE, *parameters.names()]))
@@ -213,13 +215,13 @@ def _chosen(model: Model, name: str, of: str | Sequence[str] | None) -> tuple[li
         return [f"{name} {k}" for k in range(tail)], shape, list(range(tail))
     what, ranges = ranges_of(model, parameter)
     wanted = list(ranges) if of is None else [of] if isinstance(of, str) else list(of)
-    labels, found = [], []
+    labels, indices = [], []
     for item in wanted:
         if item not in ranges:
-            raise InputError(f"Residual: {name!r}: {unknown_name(what, f'{what}s', item, ranges)}")
-        own = [place * tail + k for place in ranges[item] for k in range(tail)]
-        labels += [f"{name} of {item}" + (f" {k}" if len(own) > 1 else "") for k in range(len(own))]
-        found += own
-    if not found:
-        raise InputError(f"Residual: {name!r} of {model.name!r} has no numbers to add to")
-    return labels, shape, found
+            raise InputError(f"ResidualNetwork: {name!r}: {unknown_name(what, f'{what}s', item, ranges)}")
+        added = [index * tail + k for index in ranges[item] for k in range(tail)]
+        labels += [f"{name} of {item}" + (f" {k}" if len(added) > 1 else "") for k in range(len(added))]
+        indices += added
+    if not indices:
+        raise InputError(f"ResidualNetwork: {name!r} of {model.name!r} has no numbers to add to")
+    return labels, shape, indices

@@ -7,10 +7,10 @@ from torch.autograd import gradcheck
 import adjoin
 from adjoin import trace
 from adjoin.errors import InputError
-from adjoin.learn.augment import Residual
 from adjoin.learn.data import Recording
 from adjoin.learn.modules import Positive
 from adjoin.learn.parameters import Parameters
+from adjoin.learn.residual_network import ResidualNetwork
 from adjoin.learn.shooting import Shooting
 
 STEPS = 100
@@ -52,7 +52,7 @@ def recorded(noise=0.0, damping=0.0):
 
 def network(hidden=(8,), seed=0, **options):
     options = {"like": recorded(), "dtype": torch.float64, "generator": generator(seed), **options}
-    return Residual(pendulum(), ["force"], hidden, **options)
+    return ResidualNetwork(pendulum(), ["force"], hidden, **options)
 
 
 def woken(made, seed=4):
@@ -69,8 +69,8 @@ def test_it_begins_as_exactly_nothing():
     path, other = sim.rollout(state, controls, tensors=made.weights()), plain.rollout(state, controls)
     assert torch.equal(path.q, other.q)
     assert torch.equal(path.v, other.v)
-    assert made.silent == ["force of joint1", "force of joint2"]
-    assert not made.added(state.q, state.v)["force"].any()
+    assert made.zero_outputs == ["force of joint1", "force of joint2"]
+    assert not made.evaluate(state.q, state.v)["force"].any()
 
 
 @pytest.mark.parametrize("hidden", [(), (5,), (6, 4)])
@@ -78,7 +78,7 @@ def test_tensors_and_scalars_give_the_same_additions(hidden):
     robot = adjoin.robots.load("ant")
     adds = {"force": None, "geometry_friction": ["ground"], "gravity": None, "mass": "torso"}
     model = adjoin.Simulator(robot).model
-    made = Residual(
+    made = ResidualNetwork(
         model,
         adds,
         hidden,
@@ -99,7 +99,7 @@ def test_tensors_and_scalars_give_the_same_additions(hidden):
 
     q, v, control = model.random((3,), dtype=torch.float64), random(3, model.nv), random(3, model.nu)
     expected = traced(q, v, control, **made.weights())
-    found = made.added(q, v, control)
+    found = made.evaluate(q, v, control)
     assert {name: x.shape[1:] for name, x in found.items()} == {
         "force": (model.nv,),
         "geometry_friction": (len(model.geometries), 3),
@@ -114,20 +114,20 @@ def test_tensors_and_scalars_give_the_same_additions(hidden):
 
 def test_where_a_floating_base_is_does_not_matter_but_how_it_leans_does():
     model = adjoin.robots.load("ant")
-    made = woken(Residual(model, hidden=(4,), dtype=torch.float64, generator=generator()))
+    made = woken(ResidualNetwork(model, hidden=(4,), dtype=torch.float64, generator=generator()))
     q, v = model.random((1,), dtype=torch.float64), random(1, model.nv)
     there, leaning = q.clone(), q.clone()
     there[:, :3] += 5.0
     leaning[:, 3:7] = torch.nn.functional.normalize(q[:, 3:7] + 0.5, dim=-1)
-    here = made.added(q, v)["force"]
-    assert torch.equal(here, made.added(there, v)["force"])
-    assert not torch.allclose(here, made.added(leaning, v)["force"])
+    here = made.evaluate(q, v)["force"]
+    assert torch.equal(here, made.evaluate(there, v)["force"])
+    assert not torch.allclose(here, made.evaluate(leaning, v)["force"])
 
 
 def test_joints_without_limits_look_the_same_after_a_turn():
     made = woken(network())
     q, v = random(4, 2), random(4, 2, seed=1)
-    torch.testing.assert_close(made.added(q, v)["force"], made.added(q + 2.0 * torch.pi, v)["force"])
+    torch.testing.assert_close(made.evaluate(q, v)["force"], made.evaluate(q + 2.0 * torch.pi, v)["force"])
 
 
 def test_gradients_of_weights_through_a_rollout_are_those_of_finite_differences():
@@ -162,7 +162,7 @@ def test_it_learns_what_the_model_lacks_together_with_a_parameter():
     history = shooting.solve(25)
     assert history[-1] < 1e-4 * history[0]
     v = torch.linspace(-1.0, 1.0, 9, dtype=torch.float64)[:, None] * torch.tensor([0.0, 1.0])
-    added = made.added(torch.zeros_like(v), v)["force"]
+    added = made.evaluate(torch.zeros_like(v), v)["force"]
     expected = -0.3 * torch.tanh(4.0 * v[:, 1]) - 0.2 * v[:, 1]
     torch.testing.assert_close(added[:, 1], expected, rtol=0.0, atol=0.03)
 
@@ -172,13 +172,13 @@ def test_with_sparsity_it_stays_zero_where_the_data_ask_for_nothing():
         made = network()
         shooting = Shooting(simulator(made), made, recorded(noise=2e-3), 20, noise=(2e-3, 1e-2))
         history = shooting.descend(200, rate=0.03, sparsity=sparsity)
-        assert made.silent == silent
+        assert made.zero_outputs == silent
         assert history[-1] < 0.05 * history[0]
     assert made.prune() == silent
     assert shooting.solve(10)[-1] < 0.5 * history[-1]
-    assert made.silent == silent
+    assert made.zero_outputs == silent
     with torch.no_grad():
-        added = made.added(random(5, 2), random(5, 2, seed=1))["force"]
+        added = made.evaluate(random(5, 2), random(5, 2, seed=1))["force"]
     assert not added[:, 0].any()
     assert added[:, 1].all()
 
@@ -187,7 +187,7 @@ def test_a_penalty_that_is_too_dear_keeps_all_of_it_silent():
     made = network()
     shooting = Shooting(simulator(made), made, recorded(noise=2e-3), 20, noise=(2e-3, 1e-2))
     history = shooting.descend(20, rate=0.03, sparsity=1e6)
-    assert made.silent == made.outputs
+    assert made.zero_outputs == made.outputs
     assert history[-1] == history[0]
 
 
@@ -206,10 +206,10 @@ def test_the_proximal_step_shortens_what_an_output_has():
 
 def test_unknown_names_list_those_there_are():
     with pytest.raises(InputError, match="no parameter 'torque'; parameters: force, mass"):
-        Residual(pendulum(), ["torque"])
+        ResidualNetwork(pendulum(), ["torque"])
     with pytest.raises(InputError, match="'force': no joint 'elbow'; joints: joint1, joint2"):
-        Residual(pendulum(), {"force": "elbow"})
+        ResidualNetwork(pendulum(), {"force": "elbow"})
     with pytest.raises(InputError, match="no input tau; inputs: q, v, control"):
-        Residual(pendulum(), inputs=("q", "tau"))
+        ResidualNetwork(pendulum(), inputs=("q", "tau"))
     with pytest.raises(InputError, match=r"'actuator_gain' of 'pendulum.*' has no numbers to add to"):
-        Residual(pendulum(), ["actuator_gain"])
+        ResidualNetwork(pendulum(), ["actuator_gain"])

@@ -1,0 +1,1 @@
+"""Methods for `optimize`: gradient descent, quasi-Newton, Gauss-Newton and sampling, for many starts at once."""
