@@ -80,9 +80,9 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
                 )
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What there is, by name."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        return {name: value for name, value in found.items() if value is not None}
+        """Return the tensors that there are, by name."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return {name: value for name, value in tensors.items() if value is not None}
 
     def __len__(self) -> int:
         return len(self.time)
@@ -91,40 +91,36 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return {name: value[index] for name, value in self.tensors().items()}
 
     def need(self, who: str, *names: str) -> list[torch.Tensor]:
-        """Tensors by name.
-
-        Raises:
-            InputError: one is not there.
-        """
-        found = self.tensors()
+        """Return tensors by name, or raise `InputError` if one is not there."""
+        tensors = self.tensors()
         for name in names:
-            if name not in found:
-                raise InputError(f"{who} needs {name!r}; the recording has {', '.join(found)}")
-        return [found[name] for name in names]
+            if name not in tensors:
+                raise InputError(f"{who} needs {name!r}; the recording has {', '.join(tensors)}")
+        return [tensors[name] for name in names]
 
     def to(self, *args: Any, **kwargs: Any) -> "Recording":
-        """The recording in another dtype or on another device; arguments as of `torch.Tensor.to`."""
+        """Return the recording in another dtype or on another device; arguments as of `torch.Tensor.to`."""
         return replace(self, **{name: value.to(*args, **kwargs) for name, value in self.tensors().items()})
 
     def at(self, index: Any) -> "Recording":
-        """The recording of some items."""
+        """Return the recording of some items."""
         return replace(self, **self[index])
 
     def samples(self) -> "Recording":
-        """The recording with one sample an item: all leading dimensions become one."""
+        """Return the recording with one sample an item: all leading dimensions become one."""
         lead = self.time.ndim
         return replace(self, **{name: value.flatten(0, lead - 1) for name, value in self.tensors().items()})
 
     def windows(self, steps: int, stride: int | None = None) -> "Recording":
-        """The recording cut into pieces for multiple shooting.
+        """Return the recording cut into windows for multiple shooting.
 
         Args:
-            steps: of each piece, which has steps + 1 samples: the last is where the next one may begin. The control
-                of that last sample is not part of the piece's own motion.
-            stride: from the beginning of one piece to that of the next; `steps` by default.
+            steps: of each window, which has steps + 1 samples: the last is where the next one may begin. The control
+                of that last sample is not part of the window's motion.
+            stride: from the beginning of one window to that of the next; `steps` by default.
 
         Returns:
-            Of shape (pieces, steps + 1, ...): one piece an item.
+            Of shape (windows, steps + 1, ...): one window an item.
         """
         lead, length = self.time.ndim, self.time.shape[-1]
         stride = steps if stride is None else stride
@@ -135,19 +131,19 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
             )
 
         def cut(value: torch.Tensor) -> torch.Tensor:
-            pieces = value.unfold(lead - 1, steps + 1, stride)
-            return pieces.movedim(-1, lead).flatten(0, lead - 1).contiguous()
+            windows = value.unfold(lead - 1, steps + 1, stride)
+            return windows.movedim(-1, lead).flatten(0, lead - 1).contiguous()
 
         return replace(self, **{name: cut(value) for name, value in self.tensors().items()})
 
     def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """All items once, shuffled, in batches: what a DataLoader gives, without its cost for each item."""
+        """Yield all items once, shuffled, in batches: as a DataLoader does, without its cost for each item."""
         order = torch.randperm(len(self), generator=generator).to(self.time.device)
         for chosen in order.split(size):
             yield self[chosen]
 
     def split(self, fraction: float = 0.8, generator: torch.Generator | None = None) -> "tuple[Recording, Recording]":
-        """Two recordings, of that fraction of the items and of the rest, chosen at random; in the order they had."""
+        """Return two recordings, of that fraction of the items and of the others, chosen at random, in their order."""
         count = round(fraction * len(self))
         if not 0 < count < len(self):
             raise InputError(f"split: {fraction:g} of {len(self)} items leaves one part empty")
@@ -203,7 +199,7 @@ class Recording(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 
 
 def columns(model: Model, name: str) -> list[str]:
-    """The names of the columns of a quantity: "time", "q", "v", "a", "tau" or "control"."""
+    """Return the names of the columns of a quantity: "time", "q", "v", "a", "tau" or "control"."""
     if name == "time":
         return ["time"]
     if name == "control":
@@ -298,7 +294,7 @@ def load_npz(
 
 
 def _groups(path: str, model: Model, header: list[str], ignore: set[str]) -> dict[str, list[int]]:
-    """Where the columns of each quantity are; of quantities that are there."""
+    """The indices of the columns of each quantity that is there."""
     if len(set(header)) != len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path}, line 1: column {twice!r} is there twice")
@@ -311,17 +307,16 @@ def _groups(path: str, model: Model, header: list[str], ignore: set[str]) -> dic
                 f"{path}, line 1: {unknown}, "
                 f"and v:, a:, tau: of the same joints, u: of actuators; leave others out with ignore=[{name!r}]"
             )
-    found = {}
-    for name, own in wanted.items():
-        there = [column in header for column in own]
-        if not all(there) and (any(there) or name in ("time", "q")):
-            lost = [column for column, is_there in zip(own, there, strict=True) if not is_there]
-            raise InputError(f"{path}, line 1: columns missing: {', '.join(lost)}")
-        if own and all(there):
-            found[name] = [header.index(column) for column in own]
+    indices = {}
+    for name, expected in wanted.items():
+        missing = [column for column in expected if column not in header]
+        if missing and (len(missing) < len(expected) or name in ("time", "q")):
+            raise InputError(f"{path}, line 1: columns missing: {', '.join(missing)}")
+        if expected and not missing:
+            indices[name] = [header.index(column) for column in expected]
     if "trajectory" in header and "trajectory" not in ignore:
-        found["trajectory"] = [header.index("trajectory")]
-    return found
+        indices["trajectory"] = [header.index("trajectory")]
+    return indices
 
 
 def _numbers(path: FilePath, header: list[str], used: list[int]) -> tuple[np.ndarray[Any, Any], list[int]]:

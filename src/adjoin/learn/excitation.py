@@ -1,4 +1,4 @@
-"""Motions that show what a robot weighs: sines, Fourier series and random moves inside the limits of its joints.
+"""Exciting motions for identification: sines, Fourier series and random moves inside the limits of the joints.
 
 Velocities and accelerations are exact derivatives in time. Joints of several degrees of freedom move in all of them;
 a floating base rests unless it is asked to move. Fourier series after Swevers et al. 1997, Optimal robot excitation and
@@ -7,7 +7,7 @@ movements).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,27 +18,29 @@ from adjoin.learn.data import Recording
 from adjoin.model.joint_types.base import finite_range
 from adjoin.model.model import Model
 
-_POINTS = 64
-"""Samples a period of the highest harmonic when the peak of a series is looked for."""
+_SAMPLES_PER_PERIOD = 64
+"""Of the highest harmonic, to find the peak of a series."""
 
 
 @dataclass(frozen=True)
-class _Room:
-    """Where a robot may move: a center (nq), and how far and fast each coordinate around it may go (nv)."""
+class _Workspace:
+    """Where a robot may move: a center (nq), how far and fast each coordinate around it may go (nv), and randomness."""
 
     model: Model
     center: torch.Tensor
     reach: torch.Tensor
     speed: torch.Tensor
+    generator: torch.Generator | None
 
     def recording(self, time: torch.Tensor, value: torch.Tensor, rate: torch.Tensor, second: torch.Tensor) -> Recording:
         q, v, a = local_coordinates.motion(self.model, self.center, value, rate, second)
         return Recording(self.model, time.expand(q.shape[:-1]), q, v, a)
 
-
-def _drawn(generator: torch.Generator | None) -> torch.device:
-    """Where random numbers are drawn."""
-    return torch.device("cpu") if generator is None else generator.device
+    def draw(self, kind: Callable[..., torch.Tensor], *shape: int) -> torch.Tensor:
+        """Random numbers (*shape, nv) by torch.rand or torch.randn."""
+        device = torch.device("cpu") if self.generator is None else self.generator.device
+        numbers = kind(*shape, self.model.nv, generator=self.generator, dtype=self.reach.dtype, device=device)
+        return numbers.to(self.reach.device)
 
 
 def sine_excitation(
@@ -52,7 +54,7 @@ def sine_excitation(
     still: Iterable[str] | None = None,
     generator: torch.Generator | None = None,
 ) -> Recording:
-    """One sine for each degree of freedom, with frequency, amplitude, phase and middle at random.
+    """Return a motion of one sine for each degree of freedom, with frequency, amplitude, phase and middle at random.
 
     Args:
         model: the robot.
@@ -67,22 +69,20 @@ def sine_excitation(
     Returns:
         time, q, v and a, (*batch, samples, ...).
     """
-    room = _room("sine_excitation", model, time, margin, center, still)
+    space = _workspace("sine_excitation", model, time, margin, center, still, generator)
     low, high = frequency
     if not 0.0 < low <= high:
         raise InputError(f"sine_excitation: frequency must be two positive numbers in order, got {frequency}")
 
     def uniform() -> torch.Tensor:
-        return torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)).to(
-            time.device
-        )
+        return space.draw(torch.rand, *batch, 1)
 
     omega = 2.0 * math.pi * (low + (high - low) * uniform())
-    amplitude = torch.minimum(room.reach, room.speed / omega) * (0.5 + 0.5 * uniform())
-    middle = (room.reach - amplitude) * (2.0 * uniform() - 1.0)
+    amplitude = torch.minimum(space.reach, space.speed / omega) * (0.5 + 0.5 * uniform())
+    middle = (space.reach - amplitude) * (2.0 * uniform() - 1.0)
     angle = omega * time[:, None] + 2.0 * math.pi * uniform()
     s, c = angle.sin(), angle.cos()
-    return room.recording(time, middle + amplitude * s, amplitude * omega * c, -amplitude * omega**2 * s)
+    return space.recording(time, middle + amplitude * s, amplitude * omega * c, -amplitude * omega**2 * s)
 
 
 def fourier_excitation(
@@ -97,7 +97,7 @@ def fourier_excitation(
     still: Iterable[str] | None = None,
     generator: torch.Generator | None = None,
 ) -> Recording:
-    """A Fourier series with random coefficients for each degree of freedom, as large as the limits allow.
+    """Return a Fourier series with random coefficients for each degree of freedom, as large as the limits allow.
 
     Args:
         model: the robot.
@@ -105,44 +105,33 @@ def fourier_excitation(
         batch: how many such motions, as a leading shape.
         harmonics: how many.
         period: s.
-        margin: the share of the range of positions and of the greatest speed that is used.
-        center: q to move around, (nq,); the middle of the limits by default.
-        still: names of joints that rest in `center`; floating bases by default.
-        generator: of random numbers.
+        margin: see `sine_excitation`, like all that follows.
+        center: see `sine_excitation`.
+        still: see `sine_excitation`.
+        generator: see `sine_excitation`.
 
     Returns:
         time, q, v and a, (*batch, samples, ...).
     """
-    room = _room("fourier_excitation", model, time, margin, center, still)
+    space = _workspace("fourier_excitation", model, time, margin, center, still, generator)
     if harmonics < 1 or not period > 0.0:
         raise InputError(f"fourier_excitation: harmonics and period must be positive, got {harmonics} and {period}")
     order = torch.arange(1, harmonics + 1, dtype=time.dtype, device=time.device)
     omega = 2.0 * math.pi / period * order
 
-    def random(*shape: int) -> torch.Tensor:
-        return torch.randn(
-            *batch, *shape, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)
-        ).to(time.device)
-
-    sines, cosines = random(harmonics) / order[:, None], random(harmonics) / order[:, None]
+    sines, cosines = (space.draw(torch.randn, *batch, harmonics) / order[:, None] for _ in range(2))
 
     def series(at: torch.Tensor, derivative: int) -> torch.Tensor:
         angle = at[:, None] * omega + 0.5 * math.pi * derivative
         return (angle.sin() * omega**derivative) @ sines + (angle.cos() * omega**derivative) @ cosines
 
     # Between samples that are 1/64 of a period apart, a series of that degree exceeds them by 1 / cos(pi / 64) at most.
-    dense = torch.arange(_POINTS * harmonics, dtype=time.dtype, device=time.device) * period / (_POINTS * harmonics)
-    peaks = [series(dense, k).abs().amax(-2, keepdim=True) / math.cos(math.pi / _POINTS) for k in (0, 1)]
-    size = torch.minimum(room.reach / peaks[0], room.speed / peaks[1])
-    place = (
-        2.0
-        * torch.rand(*batch, 1, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)).to(
-            time.device
-        )
-        - 1.0
-    )
-    middle = (room.reach - size * peaks[0]) * place
-    return room.recording(time, middle + size * series(time, 0), size * series(time, 1), size * series(time, 2))
+    points = _SAMPLES_PER_PERIOD * harmonics
+    dense = torch.arange(points, dtype=time.dtype, device=time.device) * period / points
+    peaks = [series(dense, k).abs().amax(-2, keepdim=True) / math.cos(math.pi / _SAMPLES_PER_PERIOD) for k in (0, 1)]
+    size = torch.minimum(space.reach / peaks[0], space.speed / peaks[1])
+    middle = (space.reach - size * peaks[0]) * (2.0 * space.draw(torch.rand, *batch, 1) - 1.0)
+    return space.recording(time, middle + size * series(time, 0), size * series(time, 1), size * series(time, 2))
 
 
 def random_excitation(
@@ -156,35 +145,32 @@ def random_excitation(
     still: Iterable[str] | None = None,
     generator: torch.Generator | None = None,
 ) -> Recording:
-    """Smooth moves from one random place to the next, at rest in each.
+    """Return smooth moves from one random configuration to the next, at rest in each.
 
     Args:
         model: the robot.
         time: (samples,), s, growing.
         batch: how many such motions, as a leading shape.
         seconds: that a move takes; where the greatest speed is too low for it, the move is shorter.
-        margin: the share of the range of positions and of the greatest speed that is used.
-        center: q to move around, (nq,); the middle of the limits by default.
-        still: names of joints that rest in `center`; floating bases by default.
-        generator: of random numbers.
+        margin: see `sine_excitation`, like all that follows.
+        center: see `sine_excitation`.
+        still: see `sine_excitation`.
+        generator: see `sine_excitation`.
 
     Returns:
         time, q, v and a, (*batch, samples, ...).
     """
-    room = _room("random_excitation", model, time, margin, center, still)
+    space = _workspace("random_excitation", model, time, margin, center, still, generator)
     if not seconds > 0.0:
         raise InputError(f"random_excitation: seconds must be positive, got {seconds}")
     phase = (time - time[0]) / seconds
     which = phase.floor().long()
-    longest = room.speed * seconds / 1.875  # the peak of the move of least jerk
-    places = [room.reach * 0.0]
+    longest = space.speed * seconds / 1.875  # the peak of the move of least jerk
+    places = [space.reach * 0.0]
     for _ in range(int(which[-1]) + 2):
-        draw = torch.rand(*batch, model.nv, generator=generator, dtype=time.dtype, device=_drawn(generator)).to(
-            time.device
-        )
-        low = torch.maximum(-room.reach, places[-1] - longest)
-        high = torch.minimum(room.reach, places[-1] + longest)
-        places.append(low + (high - low) * draw)
+        low = torch.maximum(-space.reach, places[-1] - longest)
+        high = torch.minimum(space.reach, places[-1] + longest)
+        places.append(low + (high - low) * space.draw(torch.rand, *batch))
     points = torch.stack(places[1:], -2)
     start = points[..., which, :]
     way = points[..., which + 1, :] - start
@@ -192,17 +178,18 @@ def random_excitation(
     moved = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
     rate = 30.0 * x**2 * (1.0 - x) ** 2 / seconds
     second = 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / seconds**2
-    return room.recording(time, start + way * moved, way * rate, way * second)
+    return space.recording(time, start + way * moved, way * rate, way * second)
 
 
-def _room(
+def _workspace(
     who: str,
     model: Model,
     time: torch.Tensor,
     margin: float,
     center: torch.Tensor | None,
     still: Iterable[str] | None,
-) -> _Room:
+    generator: torch.Generator | None,
+) -> _Workspace:
     if not isinstance(time, torch.Tensor) or time.ndim != 1 or not time.dtype.is_floating_point:
         raise InputError(f"{who}: time must be a floating-point tensor (samples,)")
     if not 0.0 < margin <= 1.0:
@@ -230,9 +217,8 @@ def _room(
         if joint.name in resting:
             reach[at.v_slice] = [0.0] * joint.nv
     like = {"dtype": time.dtype, "device": time.device}
-    return _Room(
-        model, torch.tensor(middle, **like), margin * torch.tensor(reach, **like), margin * _speeds(model).to(**like)
-    )
+    speed = margin * _speeds(model).to(**like)
+    return _Workspace(model, torch.tensor(middle, **like), margin * torch.tensor(reach, **like), speed, generator)
 
 
 def _speeds(model: Model) -> torch.Tensor:

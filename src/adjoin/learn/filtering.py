@@ -1,4 +1,4 @@
-"""Measured positions and torques made smooth, without delay; velocities and accelerations of measured positions.
+"""Low-pass filters without delay; velocities and accelerations of measured positions.
 
 `low_pass` has the gain of a Butterworth filter that runs forwards and backwards, 1 / (1 + (f / cutoff)^(2 order)), and
 no phase. `differentiate` fits a polynomial to the neighbors of each sample (Savitzky and Golay 1964, Smoothing and
@@ -15,7 +15,7 @@ from adjoin.model.model import Model
 
 
 def low_pass(x: torch.Tensor, dt: float, cutoff: float, order: int = 4) -> torch.Tensor:
-    """Signals without what is faster than a frequency.
+    """Remove frequencies above a cutoff from signals.
 
     Args:
         x: (..., samples, n).
@@ -37,18 +37,18 @@ def low_pass(x: torch.Tensor, dt: float, cutoff: float, order: int = 4) -> torch
     before = 2.0 * x[..., :1, :] - x[..., 1:, :].flip(-2)
     after = 2.0 * x[..., -1:, :] - x[..., :-1, :].flip(-2)
     line = torch.linspace(0.0, 1.0, 3 * count - 2, dtype=x.dtype, device=x.device)[:, None]
-    whole = torch.cat([before, x, after], -2)
-    drift = whole[..., :1, :] + line * (whole[..., -1:, :] - whole[..., :1, :])
-    rest = (whole - drift)[..., :-1, :]
+    extended = torch.cat([before, x, after], -2)
+    drift = extended[..., :1, :] + line * (extended[..., -1:, :] - extended[..., :1, :])
+    periodic = (extended - drift)[..., :-1, :]
     frequency = torch.fft.rfftfreq(3 * count - 3, dt, dtype=x.dtype, device=x.device)
     gain = 1.0 / (1.0 + (frequency / cutoff) ** (2 * order))
-    smooth = torch.fft.irfft(torch.fft.rfft(rest, dim=-2) * gain[:, None], n=3 * count - 3, dim=-2)
+    smooth = torch.fft.irfft(torch.fft.rfft(periodic, dim=-2) * gain[:, None], n=3 * count - 3, dim=-2)
     part = slice(count - 1, 2 * count - 1)
     return smooth[..., part, :] + drift[..., part, :]
 
 
 def low_pass_positions(model: Model, q: torch.Tensor, dt: float, cutoff: float, order: int = 4) -> torch.Tensor:
-    """Configurations without what is faster than a frequency; on the manifold.
+    """Remove frequencies above a cutoff from configurations, on the manifold.
 
     Args:
         model: the robot.
@@ -62,27 +62,27 @@ def low_pass_positions(model: Model, q: torch.Tensor, dt: float, cutoff: float, 
     """
     parts = []
     for joint, at in model.independent_joints:
-        own = q[..., at.q_slice]
+        values = q[..., at.q_slice]
         if joint.type.has_quaternion:
-            turn = own[..., -4:]
+            turn = values[..., -4:]
             flips = (turn[..., 1:, :] * turn[..., :-1, :]).sum(-1, keepdim=True) < 0.0
             sign = torch.where(flips, -1.0, 1.0).to(q)
             sign = torch.cat([torch.ones_like(sign[..., :1, :]), sign], -2).cumprod(-2)
-            own = torch.cat([own[..., :-4], turn * sign], -1)
+            values = torch.cat([values[..., :-4], turn * sign], -1)
         elif joint.type.wraps:
-            step = own[..., -1:].diff(dim=-2)
+            step = values[..., -1:].diff(dim=-2)
             turns = torch.round(step / (2.0 * torch.pi)).cumsum(-2)
             turns = torch.cat([torch.zeros_like(turns[..., :1, :]), turns], -2)
-            own = torch.cat([own[..., :-1], own[..., -1:] - 2.0 * torch.pi * turns], -1)
-        own = low_pass(own, dt, cutoff, order)
+            values = torch.cat([values[..., :-1], values[..., -1:] - 2.0 * torch.pi * turns], -1)
+        values = low_pass(values, dt, cutoff, order)
         if joint.type.has_quaternion:
-            own = torch.cat([own[..., :-4], torch.nn.functional.normalize(own[..., -4:], dim=-1)], -1)
-        parts.append(own)
+            values = torch.cat([values[..., :-4], torch.nn.functional.normalize(values[..., -4:], dim=-1)], -1)
+        parts.append(values)
     return torch.cat(parts, -1) if parts else q
 
 
 def differentiate(model: Model, time: torch.Tensor, q: torch.Tensor, *, window: int = 11, degree: int = 4) -> Recording:
-    """Velocities and accelerations of measured positions, and the positions smoothed a little.
+    """Return velocities and accelerations of measured positions, and the positions smoothed a little.
 
     Args:
         model: the robot.

@@ -11,7 +11,7 @@ import torch
 from adjoin.errors import InputError
 
 Residuals = Callable[[Any], torch.Tensor]
-"""From what a module's forward() gives to residuals of any shape."""
+"""From what a module's forward() returns to residuals of any shape."""
 
 MAX_RAW_NUMBERS = 2000
 """A Jacobian is taken to this many raw numbers at most."""
@@ -41,18 +41,18 @@ def assign(module: torch.nn.Module, vector: torch.Tensor) -> None:
 
 
 def jacobian(function: Residuals, module: torch.nn.Module, mode: str = "forward") -> tuple[torch.Tensor, torch.Tensor]:
-    """A function of what a module gives, and its derivative to the module's raw numbers.
+    """Evaluate a function of what a module returns, and its derivative to the module's raw numbers.
 
     Args:
         function: takes `module()`.
         module: whose parameters that require gradients are the raw numbers.
         mode: "forward", a pass for each raw number; "vectorized", the same in one pass, for functions that
-            `torch.func.vmap` takes; "reverse", a pass for each number that the function gives; or "samples", a pass for
-            each channel, where the module gives a robot's `params`, and the function calls for a batch of samples
-            (samples, channels), none of which depends on the parameters of another.
+            `torch.func.vmap` takes; "reverse", a pass for each number that the function returns; or "samples", a pass
+            for each channel, where the module returns a robot's `params`, and the function returns (samples, channels),
+            no sample of which depends on the parameters of another.
 
     Returns:
-        What the function gives, (...), and the derivative (..., raw numbers).
+        The value of the function, (...), and the derivative (..., raw numbers).
     """
     like = raw_numbers(module)
     if not like:
@@ -70,10 +70,10 @@ def jacobian(function: Residuals, module: torch.nn.Module, mode: str = "forward"
         return called(point).detach(), torch.func.jacfwd(called)(point).detach()
     if mode == "reverse":
         with torch.enable_grad():
-            found = torch.autograd.functional.jacobian(called, point)
-        assert isinstance(found, torch.Tensor)
+            slopes = torch.autograd.functional.jacobian(called, point)
+        assert isinstance(slopes, torch.Tensor)
         with torch.no_grad():
-            return called(point).detach(), found
+            return called(point).detach(), slopes
     columns, value = [], None
     for k in range(len(point)):
         tangent = torch.zeros_like(point)
@@ -91,22 +91,21 @@ def jacobian(function: Residuals, module: torch.nn.Module, mode: str = "forward"
 
 
 def _of_samples(function: Residuals, module: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each sample gets parameters of its own, so that one pass gives the gradients of all of them."""
-
+    """Each sample gets parameters of its own, so that one pass returns the gradients of all of them."""
     with torch.no_grad():
         shared = module()
         count = len(function(shared))
     with torch.enable_grad():
-        apart = {name: value.expand(count, *value.shape).clone().requires_grad_() for name, value in shared.items()}
-        value = function(apart)
+        separate = {name: value.expand(count, *value.shape).clone().requires_grad_() for name, value in shared.items()}
+        value = function(separate)
         rows = []
         for channel in value.sum(0):
-            parts = torch.autograd.grad(channel, list(apart.values()), retain_graph=True)
+            parts = torch.autograd.grad(channel, list(separate.values()), retain_graph=True)
             rows.append(torch.cat([part.flatten(1) for part in parts], -1))
     _, turn = jacobian(flatten, module)
     return value.detach(), torch.stack(rows, 1) @ turn
 
 
 def pieces(residuals: Residuals | Sequence[Residuals]) -> Sequence[Residuals]:
-    """Functions whose residuals belong together."""
+    """Return a list of functions, of one or of several."""
     return [residuals] if callable(residuals) else residuals

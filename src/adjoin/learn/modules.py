@@ -1,7 +1,7 @@
-"""Parameter modules: what an optimizer may move freely, and the physical value that it stands for.
+"""Parameter modules: raw numbers that an optimizer may move freely, and the physical value that they stand for.
 
-Each is constructed from the value it shall start with, of any leading shape: one for all, one a body, one an
-environment and body. The raw numbers are unbounded; every one of them stands for a valid value.
+Each is constructed from the value to start with, of any leading shape: one for all, one a body, one an environment and
+body. The raw numbers are unbounded; every one of them stands for a valid value.
 
 Inertias are the six numbers xx xy xz yy yz zz about the center of mass; 3x3 matrices are taken as well.
 
@@ -54,12 +54,12 @@ class Inertial(NamedTuple):
 
 
 def symmetric_numbers(matrix: torch.Tensor) -> torch.Tensor:
-    """The six numbers xx xy xz yy yz zz of symmetric matrices, (..., 3, 3) to (..., 6)."""
+    """Return the six numbers xx xy xz yy yz zz of symmetric matrices, (..., 3, 3) to (..., 6)."""
     return matrix.flatten(-2)[..., [0, 1, 2, 4, 5, 8]]
 
 
 def symmetric_matrix(numbers: torch.Tensor) -> torch.Tensor:
-    """The matrices of six numbers xx xy xz yy yz zz, (..., 6) to (..., 3, 3)."""
+    """Return the matrices of six numbers xx xy xz yy yz zz, (..., 6) to (..., 3, 3)."""
     return numbers[..., _ROWS]
 
 
@@ -73,15 +73,15 @@ class ParameterModule(torch.nn.Module, abc.ABC):
     SHAPES: ClassVar[dict[str, tuple[int, ...]]] = {"raw": ()}
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        """The tensors that the value is made of."""
+        """Return the tensors that the value is computed from."""
         return tuple(getattr(self, name) for name in self.SHAPES)
 
     @abc.abstractmethod
     def of(self, *inputs: Any) -> Any:
-        """The value over arrays of scalars, one array for each of the inputs."""
+        """Compute the value over arrays of scalars, one array for each of the inputs."""
 
     def forward(self) -> Any:
-        """The value."""
+        """Return the value."""
         return _kernel(type(self))(*self.inputs())
 
 
@@ -113,7 +113,7 @@ class Unconstrained(ParameterModule):
         return raw
 
     def forward(self) -> torch.Tensor:
-        """The value."""
+        """Return the value."""
         return self.raw
 
 
@@ -127,20 +127,20 @@ class Positive(ParameterModule):
 
     def __init__(self, value: Value, floor: float = 0.0):
         super().__init__()
-        given = _tensor("Positive", value)
+        start = _tensor("Positive", value)
         if not floor >= 0.0:
             raise InputError(f"Positive: floor must not be negative, got {floor:g}")
-        if not bool((given > floor).all()):
-            raise InputError(f"Positive: the value to start with must be above {floor:g}, got {_least(given):g}")
+        if not bool((start > floor).all()):
+            raise InputError(f"Positive: the value to start with must be above {floor:g}, got {float(start.min()):g}")
         self.floor = floor
-        self.raw = torch.nn.Parameter((given - floor).log())
+        self.raw = torch.nn.Parameter((start - floor).log())
 
     def of(self, raw: Any) -> Any:
         """See `ParameterModule`."""
         return exp(raw) + self.floor
 
     def forward(self) -> torch.Tensor:
-        """The value."""
+        """Return the value."""
         return self.raw.exp() + self.floor if self.floor else self.raw.exp()
 
 
@@ -159,29 +159,29 @@ class Bounded(ParameterModule):
 
     def __init__(self, value: Value, lower: Value, upper: Value):
         super().__init__()
-        given = _tensor("Bounded", value)
-        bounds = [_tensor("Bounded", bound).to(given).expand_as(given).contiguous() for bound in (lower, upper)]
-        inside = (given > bounds[0]) & (given < bounds[1])
+        start = _tensor("Bounded", value)
+        bounds = [_tensor("Bounded", bound).to(start).expand_as(start).contiguous() for bound in (lower, upper)]
+        inside = (start > bounds[0]) & (start < bounds[1])
         if not bool(inside.all()):
-            found, low, high = (tensor[~inside][0].item() for tensor in (given, *bounds))
+            outside, low, high = (tensor[~inside][0].item() for tensor in (start, *bounds))
             raise InputError(
-                f"Bounded: the value to start with must lie between its limits, got {found:g}, not within {low:g} to "
+                f"Bounded: the value to start with must lie between its limits, got {outside:g}, not within {low:g} to "
                 f"{high:g}"
             )
         self.register_buffer("lower", bounds[0])
         self.register_buffer("upper", bounds[1])
-        self.raw = torch.nn.Parameter(torch.logit((given - self.lower) / (self.upper - self.lower)))
+        self.raw = torch.nn.Parameter(torch.logit((start - self.lower) / (self.upper - self.lower)))
 
     def of(self, raw: Any, lower: Any, upper: Any) -> Any:
         """See `ParameterModule`."""
         return lower + (upper - lower) * _sigmoid(raw)
 
     def forward(self) -> torch.Tensor:
-        """The value."""
+        """Return the value."""
         return torch.lerp(self.lower, self.upper, self.raw.sigmoid())
 
 
-class Symmetric(ParameterModule):
+class Symmetric(Unconstrained):
     """Any symmetric inertia, physical or not.
 
     Args:
@@ -191,16 +191,7 @@ class Symmetric(ParameterModule):
     SHAPES: ClassVar = {"raw": (6,)}
 
     def __init__(self, value: Value):
-        super().__init__()
-        self.raw = torch.nn.Parameter(symmetric_numbers(_inertias("Symmetric", value)))
-
-    def of(self, raw: Any) -> Any:
-        """See `ParameterModule`."""
-        return raw
-
-    def forward(self) -> torch.Tensor:
-        """The inertias, (..., 6)."""
-        return self.raw
+        super().__init__(symmetric_numbers(_inertias("Symmetric", value)))
 
 
 class PositiveDefinite(ParameterModule):
@@ -292,7 +283,7 @@ class LogCholesky(ParameterModule):
         super().__init__()
         masses, centers = _tensor("LogCholesky", mass), _tensor("LogCholesky", com)
         if not bool((masses > 0.0).all()):
-            raise InputError(f"LogCholesky: the mass to start with must be positive, got {_least(masses):g}")
+            raise InputError(f"LogCholesky: the mass to start with must be positive, got {float(masses.min()):g}")
         if centers.shape != (*masses.shape, 3):
             raise InputError(
                 f"LogCholesky: com must be {(*masses.shape, 3)}, as there are masses of shape {tuple(masses.shape)}; "
@@ -320,11 +311,11 @@ class Rotation(ParameterModule):
 
     def __init__(self, value: Value):
         super().__init__()
-        given = _tensor("Rotation", value)
-        if given.shape[-1:] != (4,) or not bool((given.norm(dim=-1) > 0.0).all()):
-            raise InputError(f"Rotation: the value to start with must be quaternions (..., 4), got {_spell(given)}")
-        self.register_buffer("start", given / given.norm(dim=-1, keepdim=True))
-        self.raw = torch.nn.Parameter(torch.zeros_like(given[..., 1:]))
+        start = _tensor("Rotation", value)
+        if start.shape[-1:] != (4,) or not bool((start.norm(dim=-1) > 0.0).all()):
+            raise InputError(f"Rotation: the value to start with must be quaternions (..., 4), got {_spell(start)}")
+        self.register_buffer("start", start / start.norm(dim=-1, keepdim=True))
+        self.raw = torch.nn.Parameter(torch.zeros_like(start[..., 1:]))
 
     def of(self, raw: Any, start: Any) -> Any:
         """See `ParameterModule`."""
@@ -371,10 +362,10 @@ def _lifted(label: str, matrix: torch.Tensor) -> torch.Tensor:
 
 
 def _factor(matrix: torch.Tensor) -> torch.Tensor:
-    """The raw numbers of positive definite matrices: logarithms of the Cholesky factor's diagonal, and its rest."""
+    """The raw numbers of positive definite matrices: the Cholesky factor, with the logarithm of its diagonal first."""
     factor = torch.linalg.cholesky(matrix.double()).to(matrix)
-    rest = torch.stack([factor[..., 1, 0], factor[..., 2, 0], factor[..., 2, 1]], -1)
-    return torch.cat([factor.diagonal(dim1=-2, dim2=-1).log(), rest], -1)
+    below = torch.stack([factor[..., 1, 0], factor[..., 2, 0], factor[..., 2, 1]], -1)
+    return torch.cat([factor.diagonal(dim1=-2, dim2=-1).log(), below], -1)
 
 
 def _square(raw: Any) -> Symmetric3:
@@ -395,10 +386,6 @@ def _sigmoid(x: Any) -> Any:
 
 def _array(scalars: Sequence[Any]) -> Any:
     return np.array(scalars, dtype=object)
-
-
-def _least(tensor: torch.Tensor) -> float:
-    return float(tensor.min())
 
 
 def _spell(tensor: torch.Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Which numbers of a model are learned: a `torch.nn.Module` that gives the `params` of every call."""
+"""The learned parameters of a model: a `torch.nn.Module` that returns the `params` of every call."""
 
 import functools
 import math
@@ -24,30 +24,30 @@ GROUPS: dict[str, tuple[str, ...]] = {INERTIAL: ("mass", "com", "inertia")}
 _NOT_NEGATIVE = ("mass", "damping", "friction", "armature", "stiffness", "geometry_size", "geometry_friction")
 _ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation")
 _INFINITE = ("lower", "upper")
-_SURE: dict[str, Any] = {
+_ONLY_NAN_IS_WRONG: dict[str, Any] = {
     **dict.fromkeys(_NOT_NEGATIVE, Positive),
     **dict.fromkeys(_ROTATIONS, Rotation),
     "mass": (Positive, LogCholesky),
     "inertia": (Covariance, Triangular, LogCholesky),
     **dict.fromkeys(_INFINITE, ()),
 }
-"""Modules whose values can only be wrong by being NaN; for parameters that are not here, that is all of them."""
+"""Modules whose values are valid unless they are NaN; for parameters that are not here, those are all modules."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """One module, and where its numbers go.
+class ModuleTarget:
+    """Where the numbers of one module go.
 
     Attributes:
         name: of the parameter or group.
         items: names of what it was chosen for.
-        places: indices along the first dimension, one a number; empty for parameters of the world.
-        owners: which item each of the places belongs to.
+        indices: along the first dimension, one a number; empty for parameters of the world.
+        owners: which item each of the indices belongs to.
     """
 
     name: str
     items: tuple[str, ...]
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     owners: tuple[str, ...]
 
 
@@ -79,10 +79,10 @@ class Parameters(torch.nn.Module):
         self.check = check
         self.parts = torch.nn.ModuleDict()
         self._model = model
-        self._plan: dict[str, list[Part]] = {}
+        self._targets: dict[str, list[ModuleTarget]] = {}
         self._indices: dict[tuple[str, torch.device], torch.Tensor | None] = {}
         for name, value in model.parameters(dtype=dtype, device=device).items():
-            self.register_buffer(_own(name), value, persistent=False)
+            self.register_buffer(_buffer(name), value, persistent=False)
 
     def learn(
         self,
@@ -106,11 +106,11 @@ class Parameters(torch.nn.Module):
         members = GROUPS.get(name, (name,))
         if name not in GROUPS and parameters.find(name) is None and name not in parameters.FIXED:
             raise InputError(unknown_name("parameter", "parameters", name, [*parameters.names(), *GROUPS]))
-        items, places, owners = self._chosen(name, parameters.named(members[0]), of)
-        for other in (part for member in members for part in self._plan.get(member, [])):
-            twice = sorted(set(other.places) & set(places)) or (None if places else [None])
+        items, indices, owners = self._chosen(name, parameters.named(members[0]), of)
+        for other in (part for member in members for part in self._targets.get(member, [])):
+            twice = sorted(set(other.indices) & set(indices)) or (None if indices else [None])
             if twice:
-                whose = f" of {owners[places.index(twice[0])]!r}" if twice[0] is not None else ""
+                whose = f" of {owners[indices.index(twice[0])]!r}" if twice[0] is not None else ""
                 raise InputError(f"learn: {name!r}{whose} is learned already, as {other.name!r}")
         like = self._start(members[0])
         if not isinstance(module, torch.nn.Module):
@@ -119,53 +119,53 @@ class Parameters(torch.nn.Module):
                     f"learn: {name!r} needs a torch.nn.Module, or a class of them; got a {type(module).__name__}"
                 )
             starts = [self._start(member) for member in members]
-            module = module(*[start[list(places)] if places else start for start in starts])
+            module = module(*[start[list(indices)] if indices else start for start in starts])
         module.to(device=like.device, dtype=like.dtype)
-        part = Part(name, items, places, owners)
+        part = ModuleTarget(name, items, indices, owners)
         values = self._values(part, module)
         if self.check:
             _check([(part, member, value, module) for member, value in values.items()])
         if name not in self.parts:
             self.parts[name] = torch.nn.ModuleList()
-        found: Any = self.parts[name]
-        found.append(module)
+        modules: Any = self.parts[name]
+        modules.append(module)
         for member in members:
-            self._plan.setdefault(member, []).append(part)
+            self._targets.setdefault(member, []).append(part)
         self._indices.clear()
         return self
 
     def forward(self) -> dict[str, torch.Tensor]:
-        """The learned parameters, of the model's full shape; what is not learned has the model's own value.
+        """Return the learned parameters, of the model's full shape; what is not learned has the model's value.
 
         Returns:
             parameter name -> (*batch, ...), to be passed as `params`.
         """
-        made: dict[str, list[torch.Tensor]] = {}
-        doubtful: list[tuple[Part, str, torch.Tensor, torch.nn.Module]] = []
+        by_name: dict[str, list[torch.Tensor]] = {}
+        checked: list[tuple[ModuleTarget, str, torch.Tensor, torch.nn.Module]] = []
         for name, modules in self.parts.items():
             for module, part in zip(modules, self._parts_of(name), strict=True):  # type: ignore[arg-type]
                 for member, value in self._values(part, module).items():
-                    made.setdefault(member, []).append(value)
-                    doubtful.append((part, member, value, module))
+                    by_name.setdefault(member, []).append(value)
+                    checked.append((part, member, value, module))
         if self.check:
-            _check(doubtful)
-        return {name: self._full(name, values) for name, values in made.items()}
+            _check(checked)
+        return {name: self._full(name, values) for name, values in by_name.items()}
 
     def model(self) -> Model:
-        """The model with the learned values for its own; they must not be per environment."""
+        """Return the model with the learned values; they must not be per environment."""
         with torch.no_grad():
             return self._model.with_parameters(self())
 
-    def _parts_of(self, name: str) -> list[Part]:
-        return [part for part in self._plan[GROUPS.get(name, (name,))[0]] if part.name == name]
+    def _parts_of(self, name: str) -> list[ModuleTarget]:
+        return [part for part in self._targets[GROUPS.get(name, (name,))[0]] if part.name == name]
 
     def _start(self, name: str) -> torch.Tensor:
-        return getattr(self, _own(name))
+        return getattr(self, _buffer(name))
 
     def _chosen(
         self, name: str, parameter: parameters.Parameter, of: str | Sequence[str] | None
     ) -> tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]:
-        """Names, places and whose each place is."""
+        """The chosen items, the indices of their numbers, and the item of each index."""
         model = self._model
         if parameter.owner == "world":
             if of is not None:
@@ -181,36 +181,36 @@ class Parameters(torch.nn.Module):
                 raise InputError(f"learn: {name!r}: {unknown_name(what, plural, item, ranges)}{hint}")
         if len(set(wanted)) != len(wanted) or not wanted:
             raise InputError(f"learn: {name!r}: `of` must name each {what} once, and at least one; got {wanted}")
-        places = [(place, item) for item in wanted for place in ranges[item]]
-        if not places:
+        indices = [(index, item) for item in wanted for index in ranges[item]]
+        if not indices:
             raise InputError(f"learn: {name!r}: {', '.join(wanted)} has no numbers of its own, as it follows another")
-        return tuple(wanted), tuple(place for place, _ in places), tuple(item for _, item in places)
+        return tuple(wanted), tuple(index for index, _ in indices), tuple(item for _, item in indices)
 
-    def _values(self, part: Part, module: torch.nn.Module) -> dict[str, torch.Tensor]:
-        """What a module gives, by parameter, each with the dimension of places if the parameter has it."""
-        given: Any = module()
+    def _values(self, part: ModuleTarget, module: torch.nn.Module) -> dict[str, torch.Tensor]:
+        """The values of a module by parameter, each with the dimension of indices if the parameter has it."""
+        values: Any = module()
         if part.name in GROUPS:
             names = GROUPS[part.name]
-            if not isinstance(given, tuple) or len(given) != len(names):
+            if not isinstance(values, tuple) or len(values) != len(names):
                 raise InputError(
                     f"{_whose(part)}: {type(module).__name__} must return the tuple ({', '.join(names)}), "
-                    f"got a {type(given).__name__}"
+                    f"got a {type(values).__name__}"
                 )
-            found = dict(zip(names, given, strict=True))
         else:
-            found = {part.name: given}
-        return {name: self._shaped(part, name, value, module) for name, value in found.items()}
+            names, values = (part.name,), (values,)
+        pairs = zip(names, values, strict=True)
+        return {name: self._shaped(part, name, value, module) for name, value in pairs}
 
-    def _shaped(self, part: Part, name: str, value: Any, module: torch.nn.Module) -> torch.Tensor:
+    def _shaped(self, part: ModuleTarget, name: str, value: Any, module: torch.nn.Module) -> torch.Tensor:
         tail = parameters.named(name).tail
-        count = len(part.places)
-        said = f"{_whose(part, name)}: {type(module).__name__} returned"
+        count = len(part.indices)
+        prefix = f"{_whose(part, name)}: {type(module).__name__} returned"
         if not isinstance(value, torch.Tensor):
-            raise InputError(f"{said} a {type(value).__name__}; it must return a torch tensor")
+            raise InputError(f"{prefix} a {type(value).__name__}; it must return a torch tensor")
         like = self._start(name)
         if value.dtype != like.dtype or value.device != like.device:
             raise InputError(
-                f"{said} {value.dtype} on {value.device}; the parameters are {like.dtype} on {like.device}"
+                f"{prefix} {value.dtype} on {value.device}; the parameters are {like.dtype} on {like.device}"
             )
         if name == "inertia" and value.shape[-2:] == (3, 3):
             value = symmetric_numbers(value)
@@ -222,16 +222,16 @@ class Parameters(torch.nn.Module):
             return value.unsqueeze(0)
         if fits and value.shape[lead - 1] in (1, count):
             return value
-        rest = "".join(f", {size}" for size in tail)
-        choices = f"(..., {count}{rest})" if count else f"(...{rest})"
+        sizes = "".join(f", {size}" for size in tail)
+        choices = f"(..., {count}{sizes})" if count else f"(...{sizes})"
         shared = f" or {tail} shared by all" if count > 1 else ""
-        raise InputError(f"{said} shape {tuple(value.shape)}; it must return {choices}{shared}")
+        raise InputError(f"{prefix} shape {tuple(value.shape)}; it must return {choices}{shared}")
 
     def _full(self, name: str, values: list[torch.Tensor]) -> torch.Tensor:
-        """The values in their places among the model's own."""
-        own = self._start(name)
-        places = [part.places for part in self._plan[name]]
-        if not places[0]:
+        """The values at their indices among the model's."""
+        start = self._start(name)
+        indices = [part.indices for part in self._targets[name]]
+        if not indices[0]:
             return values[0]
         depth = 1 + len(parameters.named(name).tail)
         leads = [value.shape[: value.ndim - depth] for value in values]
@@ -240,62 +240,68 @@ class Parameters(torch.nn.Module):
         except RuntimeError:
             listed = ", ".join(str(tuple(lead)) for lead in leads)
             raise InputError(f"the modules for {name!r} have batch shapes that do not broadcast: {listed}") from None
-        rest = own.shape[1:]
-        spread = [value.expand(*batch, len(at), *rest) for value, at in zip(values, places, strict=True)]
-        joined = spread[0] if len(spread) == 1 else torch.cat(spread, -depth)
-        index = self._index(name, own.device)
+        tail = start.shape[1:]
+        parts = [value.expand(*batch, len(at), *tail) for value, at in zip(values, indices, strict=True)]
+        joined = parts[0] if len(parts) == 1 else torch.cat(parts, -depth)
+        index = self._index(name, start.device)
         if index is None:
             return joined
-        return own.expand(*batch, *own.shape).index_copy(joined.ndim - depth, index, joined)
+        return start.expand(*batch, *start.shape).index_copy(joined.ndim - depth, index, joined)
 
     def _index(self, name: str, device: torch.device) -> torch.Tensor | None:
         """Where the values of all modules go; None if they are all there are, in order."""
         key = (name, device)
         if key not in self._indices:
-            places = [place for part in self._plan[name] for place in part.places]
-            whole = places == list(range(self._start(name).shape[0]))
-            self._indices[key] = None if whole else torch.tensor(places, device=device)
+            indices = [index for part in self._targets[name] for index in part.indices]
+            complete = indices == list(range(self._start(name).shape[0]))
+            self._indices[key] = None if complete else torch.tensor(indices, device=device)
         return self._indices[key]
 
 
-def _whose(part: Part, name: str | None = None, item: str | None = None) -> str:
+def _whose(part: ModuleTarget, name: str | None = None, item: str | None = None) -> str:
     items = part.items if item is None else (item,)
     listed = f" of {', '.join(map(repr, items[:4]))}{', ...' if len(items) > 4 else ''}" if items else ""
     return f"{name or part.name}{listed}"
 
 
-def _check(found: Sequence[tuple[Part, str, torch.Tensor, torch.nn.Module]]) -> None:
+def _check(values: Sequence[tuple[ModuleTarget, str, torch.Tensor, torch.nn.Module]]) -> None:
     """Raise `InputError` for a value that no robot has; what can only be NaN is looked at all at once."""
-    sure = [value for _, name, value, module in found if isinstance(module, _SURE.get(name, torch.nn.Module))]
-    fine = not sure or math.isfinite(float(sum(value.detach().sum() for value in sure)))
-    for part, name, value, module in found:
-        if not fine or not isinstance(module, _SURE.get(name, torch.nn.Module)):
-            _check_one(part, name, value.detach(), module)
+    unless_nan = [_is_valid_unless_nan(name, module) for _, name, _, module in values]
+    total = sum(value.detach().sum() for (_, _, value, _), valid in zip(values, unless_nan, strict=True) if valid)
+    finite = math.isfinite(float(total))
+    for item, valid in zip(values, unless_nan, strict=True):
+        if not (valid and finite):
+            _check_one(*item)
 
 
-def _check_one(part: Part, name: str, value: torch.Tensor, module: torch.nn.Module) -> None:
-    fine, rule = _fine(name, value)
-    if bool(fine.all()):
+def _is_valid_unless_nan(name: str, module: torch.nn.Module) -> bool:
+    return isinstance(module, _ONLY_NAN_IS_WRONG.get(name, torch.nn.Module))
+
+
+def _check_one(part: ModuleTarget, name: str, value: torch.Tensor, module: torch.nn.Module) -> None:
+    value = value.detach()
+    valid, rule = _valid(name, value)
+    if bool(valid.all()):
         return
-    place = tuple((~fine).nonzero()[0].tolist())
-    flaw = "it must not be NaN" if bool(value[place].isnan().any()) else rule
-    shared = not part.places or fine.shape[-1] != len(part.places)
-    whose = _whose(part, name, None if shared else part.owners[place[-1]])
-    batch = place if not part.places else place[:-1]
+    index = tuple((~valid).nonzero()[0].tolist())
+    flaw = "it must not be NaN" if bool(value[index].isnan().any()) else rule
+    shared = not part.indices or valid.shape[-1] != len(part.indices)
+    whose = _whose(part, name, None if shared else part.owners[index[-1]])
+    batch = index if not part.indices else index[:-1]
     where = f"environment {', '.join(map(str, batch))}: " if batch else ""
-    raise InputError(f"{where}{whose}: {type(module).__name__} returned {value[place].tolist()}; {flaw}")
+    raise InputError(f"{where}{whose}: {type(module).__name__} returned {value[index].tolist()}; {flaw}")
 
 
-def _own(name: str) -> str:
+def _buffer(name: str) -> str:
     return f"own_{name}"
 
 
 def ranges_of(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[str, range]]:
-    """What a parameter belongs to, and the places of each by name."""
+    """Return what a parameter belongs to, and the indices of each owner by name."""
     if parameter.owner in ("dofs", "configuration"):
         dofs, pairs = parameter.owner == "dofs", zip(model.joints, model.coordinates, strict=True)
-        own = {joint.name: (at.v, joint.nv) if dofs else (at.q, joint.nq) for joint, at in pairs}
-        return "joint", {name: range(start, start + size) for name, (start, size) in own.items()}
+        starts = {joint.name: (at.v, joint.nv) if dofs else (at.q, joint.nq) for joint, at in pairs}
+        return "joint", {name: range(start, start + size) for name, (start, size) in starts.items()}
     if parameter.name == "actuator_gear":
         ranges, start = {}, 0
         for actuator in model.actuators:
@@ -307,7 +313,7 @@ def ranges_of(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[
     return what[parameter.owner], {item.name: range(k, k + 1) for k, item in enumerate(owners)}
 
 
-def _fine(name: str, value: torch.Tensor) -> tuple[torch.Tensor, str]:
+def _valid(name: str, value: torch.Tensor) -> tuple[torch.Tensor, str]:
     """Which values are physical, without the tail, and what they must be."""
     if name == "inertia":
         return _physical(value), "it must be a physical inertia: positive, and within the triangle inequality"
@@ -316,12 +322,12 @@ def _fine(name: str, value: torch.Tensor) -> tuple[torch.Tensor, str]:
         return off < 1e-4, "a quaternion must be of unit length"
     tail = parameters.named(name).tail
     if name in _NOT_NEGATIVE:
-        fine, rule = (value >= 0.0) & (value < torch.inf), "it must not be negative, and finite"
+        valid, rule = (value >= 0.0) & (value < torch.inf), "it must not be negative, and finite"
     elif name in _INFINITE:
-        fine, rule = ~value.isnan(), "it must be a number"
+        valid, rule = ~value.isnan(), "it must be a number"
     else:
-        fine, rule = value.isfinite(), "it must be finite"
-    return (fine.all(-1) if tail else fine), rule
+        valid, rule = value.isfinite(), "it must be finite"
+    return (valid.all(-1) if tail else valid), rule
 
 
 def _physical(inertia: torch.Tensor) -> torch.Tensor:

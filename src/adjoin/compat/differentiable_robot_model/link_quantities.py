@@ -17,28 +17,28 @@ from adjoin.spatial.rotation import Quaternion, quaternion_along, quaternion_nor
 from adjoin.spatial.scalar import Scalar, select
 
 
-class Moment:
+class Instant:
     """The robot at one instant.
 
     Args:
         links: of the robot.
         learned: what is learned of them.
         gravity: whether there is any.
-        given: q, and what else was given, in the caller's order.
+        inputs: q, and the other inputs of the quantity, in the caller's order.
     """
 
-    def __init__(self, links: Links, learned: Mapping[Key, Sequence[Scalar]], gravity: bool, given: Mapping[str, Any]):
+    def __init__(self, links: Links, learned: Mapping[Key, Sequence[Scalar]], gravity: bool, inputs: Mapping[str, Any]):
         self.links, self.learned = links, learned
-        self.given = {name: [x[k] for k in links.v_places] for name, x in given.items() if name != "q"}
-        q = [given["q"][k] for k in links.q_places]
-        self.state = State(links.robot(learned, gravity), q, self.given.get("qd", [0.0] * links.model.nv))
+        self.inputs = {name: [x[k] for k in links.v_indices] for name, x in inputs.items() if name != "q"}
+        q = [inputs["q"][k] for k in links.q_indices]
+        self.state = State(links.robot(learned, gravity), q, self.inputs.get("qd", [0.0] * links.model.nv))
 
     def ordered(self, rows: Sequence[Any]) -> list[Any]:
-        """What is in the model's order, in the caller's."""
-        found: list[Any] = [None] * len(rows)
-        for row, place in zip(rows, self.links.v_places, strict=True):
-            found[place] = row
-        return found
+        """Return rows in the model's order in the caller's order."""
+        reordered: list[Any] = [None] * len(rows)
+        for row, index in zip(rows, self.links.v_indices, strict=True):
+            reordered[index] = row
+        return reordered
 
     def damped(self, sign: float, forces: Sequence[Scalar]) -> list[Scalar]:
         """Forces with damping times velocity added or taken away."""
@@ -50,56 +50,56 @@ class Moment:
         return self.state.frame_pose(self.links.model.frame_index(link))
 
 
-def inverse_dynamics(at: Moment, use_damping: bool) -> list[Scalar]:
+def inverse_dynamics(at: Instant, use_damping: bool) -> list[Scalar]:
     """Torques for the accelerations `qdd_des`, 0 if they are not given."""
-    tau = torques(at.state, at.given.get("qdd_des", [0.0] * at.links.model.nv))
+    tau = torques(at.state, at.inputs.get("qdd_des", [0.0] * at.links.model.nv))
     return at.ordered(at.damped(1.0, tau) if use_damping else tau)
 
 
-def forward_dynamics(at: Moment, use_damping: bool) -> list[Scalar]:
+def forward_dynamics(at: Instant, use_damping: bool) -> list[Scalar]:
     """Accelerations under the torques `f`."""
-    at.state.tau = at.damped(-1.0, at.given["f"]) if use_damping else at.given["f"]
+    at.state.tau = at.damped(-1.0, at.inputs["f"]) if use_damping else at.inputs["f"]
     return at.ordered(list(aba_of(at.state)))
 
 
-def squared_error(at: Moment, quantity: str, use_damping: bool) -> Scalar:
+def squared_error(at: Instant, quantity: str, use_damping: bool) -> Scalar:
     """The mean over joints of (quantity - target)² / variance."""
-    found = {"inverse_dynamics": inverse_dynamics, "forward_dynamics": forward_dynamics}[quantity](at, use_damping)
-    off = [x - y for x, y in zip(found, at.ordered(at.given["target"]), strict=True)]
-    return sum(x * x / v for x, v in zip(off, at.ordered(at.given["variance"]), strict=True)) / len(off)
+    values = {"inverse_dynamics": inverse_dynamics, "forward_dynamics": forward_dynamics}[quantity](at, use_damping)
+    errors = [x - y for x, y in zip(values, at.ordered(at.inputs["target"]), strict=True)]
+    return sum(x * x / v for x, v in zip(errors, at.ordered(at.inputs["variance"]), strict=True)) / len(errors)
 
 
-def inertia_matrix(at: Moment) -> list[list[Scalar]]:
+def inertia_matrix(at: Instant) -> list[list[Scalar]]:
     """The joint-space inertia matrix."""
     return at.ordered([at.ordered(row) for row in crba_of(at.state)])
 
 
-def jacobian(at: Moment, link: str) -> tuple[Any, Any]:
+def jacobian(at: Instant, link: str) -> tuple[Any, Any]:
     """Linear and angular Jacobian of a link's origin, in world axes."""
     rows = [at.ordered(row) for row in jacobian_of(at.state, link, "local_world_aligned")]
     return rows[:3], rows[3:]
 
 
-def pose(at: Moment, link: str) -> tuple[Any, Any]:
+def pose(at: Instant, link: str) -> tuple[Any, Any]:
     """Position and quaternion of a link."""
     rotation, position = at.pose(link)
     return list(position), list(_xyzw(quaternion_normalize(quaternion_along(rotation))))
 
 
-def all_poses(at: Moment) -> dict[str, Any]:
+def all_poses(at: Instant) -> dict[str, Any]:
     """Position and quaternion of every link."""
     return {link: pose(at, link) for link in at.links.names}
 
 
-def kinematic_state(at: Moment) -> dict[str, Any]:
+def kinematic_state(at: Instant) -> dict[str, Any]:
     """Position, quaternion and rotation of every link, and its linear and angular velocity in its own frame."""
-    robot, found = at.state.robot, {}
+    robot, states = at.state.robot, {}
     for index, frame in enumerate(at.links.model.frames):
         velocity = ZERO_SPATIAL if frame.body == WORLD else at.state.velocities[frame.body]
         angular, linear = motion_to_child(robot.frames[index], velocity)
         rotation, _ = at.pose(frame.name)
-        found[frame.name] = (*pose(at, frame.name), [list(row) for row in rotation], list(linear), list(angular))
-    return found
+        states[frame.name] = (*pose(at, frame.name), [list(row) for row in rotation], list(linear), list(angular))
+    return states
 
 
 def arrays(value: Any) -> Any:

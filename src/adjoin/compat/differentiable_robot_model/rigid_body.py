@@ -57,7 +57,7 @@ class Links:
         self._links: dict[str, LinkDescription] = {link.name: link for link in description.links}
         self._edges: dict[str, JointDescription] = {edge.child: edge for edge in description.joints}
         self.joints = self._in_order(floating_base)
-        self.q_places, self.v_places = self._places()
+        self.q_indices, self.v_indices = self._indices()
 
     def _in_order(self, floating_base: bool) -> list[int]:
         """Indices of the model's joints in the order of their child links, a floating base first."""
@@ -66,27 +66,27 @@ class Links:
         names += [edge.name for edge in edges if edge.joint is not None]
         return [self.model.joint_index(name) for name in names]
 
-    def _places(self) -> tuple[list[int], list[int]]:
+    def _indices(self) -> tuple[list[int], list[int]]:
         """Where the numbers of the model's q and v are in those of the caller."""
-        q_places, v_places = [0] * self.model.nq, [0] * self.model.nv
+        q_indices, v_indices = [0] * self.model.nq, [0] * self.model.nv
         q = v = 0
         for index in self.joints:
             joint, at = self.model.joints[index], self.model.coordinates[index]
-            own = list(range(q, q + joint.nq))
+            indices = list(range(q, q + joint.nq))
             if joint.type.has_quaternion:
-                own = [*own[:-4], own[-1], *own[-4:-1]]
-            q_places[at.q_slice] = own
-            v_places[at.v_slice] = range(v, v + joint.nv)
+                indices = [*indices[:-4], indices[-1], *indices[-4:-1]]
+            q_indices[at.q_slice] = indices
+            v_indices[at.v_slice] = range(v, v + joint.nv)
             q, v = q + joint.nq, v + joint.nv
-        return q_places, v_places
+        return q_indices, v_indices
 
     def require(self, link: str, function: str) -> None:
         """Raise if there is no such link."""
         if link not in self._links:
             raise InputError(f"{function}: {unknown_name('link', 'links', link, self.names)}")
 
-    def own(self, link: str, parameter: str) -> list[float]:
-        """A link's numbers as the file has them."""
+    def values(self, link: str, parameter: str) -> list[float]:
+        """Return a parameter of a link as the file has it."""
         edge, part = self._edges.get(link), self._links[link]
         if parameter == "trans":
             return list(edge.position if edge else (0.0, 0.0, 0.0))
@@ -103,20 +103,19 @@ class Links:
 
     def robot(self, learned: Mapping[Key, Sequence[Scalar]], gravity: bool = True) -> Robot:
         """The model's numbers, with those of some links replaced."""
-        given: dict[str, Any] = {} if gravity else {"gravity": [0.0, 0.0, 0.0]}
-        robot = Robot(self.model, given)
+        params: dict[str, Any] = {} if gravity else {"gravity": [0.0, 0.0, 0.0]}
+        robot = Robot(self.model, params)
         if any(parameter != "joint_damping" for _, parameter in learned):
             vars(robot).update(self._welded(learned))
         return robot
 
     def damping(self, learned: Mapping[Key, Sequence[Scalar]]) -> list[Scalar]:
         """Of the joints, one number for each of v in the model's order."""
-        found: list[Scalar] = []
+        damping: list[Scalar] = []
         for body in self.model.bodies:
-            own: Sequence[Scalar] = body.joint.damping
-            value = learned.get((body.name, "joint_damping"))
-            found += own if value is None else [value[0]] * len(own)
-        return found
+            value, count = learned.get((body.name, "joint_damping")), len(body.joint.damping)
+            damping += body.joint.damping if value is None else [value[0]] * count
+        return damping
 
     def _welded(self, learned: Mapping[Key, Sequence[Scalar]]) -> dict[str, Any]:
         """Placements, frames and mass moments of the bodies, summed up over their links."""
@@ -146,7 +145,9 @@ class Links:
 
     def _mass_moments(self, link: str, learned: Mapping[Key, Sequence[Scalar]]) -> MassMoments:
         """Of a link about its own frame's origin; of an inertia matrix that is not symmetric, the symmetric part."""
-        (mass,), com, i = (learned.get((link, name), self.own(link, name)) for name in ("mass", "com", "inertia_mat"))
+        (mass,), com, i = (
+            learned.get((link, name), self.values(link, name)) for name in ("mass", "com", "inertia_mat")
+        )
         if len(i) == 9:
             i = (i[0], 0.5 * (i[1] + i[3]), 0.5 * (i[2] + i[6]), i[4], 0.5 * (i[5] + i[7]), i[8])
         xx, xy, xz, yy, yz, zz = i

@@ -21,26 +21,31 @@ _DIAGONAL_FIRST = ([0, 1, 2, 1, 2, 2], [0, 1, 2, 0, 0, 1])
 """Rows and columns of a triangle's entries as `l` has them."""
 
 
-class UnconstrainedScalar(ParameterModule):
-    """Any number.
+class _Unconstrained(ParameterModule):
+    """Any value."""
 
-    Args:
-        init_val: to start with, a tensor; by default a random one from 0 to 1.
-    """
-
+    param: torch.nn.Parameter
     SHAPES: ClassVar = {"param": ()}
-
-    def __init__(self, init_val: torch.Tensor | None = None):
-        super().__init__()
-        self.param = torch.nn.Parameter(torch.rand(1) if init_val is None else init_val)
 
     def of(self, param: Any) -> Any:
         """See `ParameterModule`."""
         return param
 
     def forward(self) -> torch.Tensor:
-        """The value."""
+        """Return the value."""
         return self.param
+
+
+class UnconstrainedScalar(_Unconstrained):
+    """Any number.
+
+    Args:
+        init_val: to start with, a tensor; by default a random one from 0 to 1.
+    """
+
+    def __init__(self, init_val: torch.Tensor | None = None):
+        super().__init__()
+        self.param = torch.nn.Parameter(torch.rand(1) if init_val is None else init_val)
 
 
 class PositiveScalar(ParameterModule):
@@ -70,11 +75,11 @@ class PositiveScalar(ParameterModule):
         return l * l + self._min_val
 
     def forward(self) -> torch.Tensor:
-        """The value."""
+        """Return the value."""
         return self.l * self.l + self._min_val
 
 
-class UnconstrainedTensor(ParameterModule):
+class UnconstrainedTensor(_Unconstrained):
     """Any matrix.
 
     Args:
@@ -84,8 +89,6 @@ class UnconstrainedTensor(ParameterModule):
         init_std: standard deviation of the random one.
     """
 
-    SHAPES: ClassVar = {"param": ()}
-
     def __init__(self, dim1: int, dim2: int, init_tensor: torch.Tensor | None = None, init_std: float = 0.1):
         super().__init__()
         raw = torch.empty(dim1, dim2).normal_(mean=0.0, std=init_std) if init_tensor is None else init_tensor
@@ -93,28 +96,9 @@ class UnconstrainedTensor(ParameterModule):
             raise InputError(f"UnconstrainedTensor: init_tensor must be {(dim1, dim2)}, got {tuple(raw.shape)}")
         self.param = torch.nn.Parameter(raw)
 
-    def of(self, param: Any) -> Any:
-        """See `ParameterModule`."""
-        return param
 
-    def forward(self) -> torch.Tensor:
-        """The value."""
-        return self.param
-
-
-class _Triangle(ParameterModule):
-    """An inertia matrix by the six entries of a triangle, the diagonal first."""
-
-    SHAPES: ClassVar = {"l": (6,)}
-
-    def __init__(self, matrix: torch.Tensor | None, std: float):
-        super().__init__()
-        raw = torch.empty(6).normal_(mean=0.0, std=std) if matrix is None else matrix[_DIAGONAL_FIRST]
-        self.l = torch.nn.Parameter(raw)
-
-
-class Symm3DInertiaMatrixNet(_Triangle):
-    """Any symmetric inertia matrix.
+class Symm3DInertiaMatrixNet(ParameterModule):
+    """Any symmetric inertia matrix, by the six entries of a triangle, the diagonal first.
 
     Args:
         init_param_std: standard deviation of the raw numbers to start with.
@@ -122,27 +106,32 @@ class Symm3DInertiaMatrixNet(_Triangle):
         is_initializing_params: whether to start with `init_param`.
     """
 
+    SHAPES: ClassVar = {"l": (6,)}
+
     def __init__(
         self,
         init_param_std: float = 0.01,
         init_param: torch.Tensor | None = None,
         is_initializing_params: bool = True,
     ):
-        super().__init__(_given(init_param, is_initializing_params), init_param_std)
+        super().__init__()
+        matrix = _initial(init_param, is_initializing_params)
+        raw = torch.empty(6).normal_(std=init_param_std) if matrix is None else self._triangle(matrix)[_DIAGONAL_FIRST]
+        self.l = torch.nn.Parameter(raw)
+
+    def _triangle(self, matrix: torch.Tensor) -> torch.Tensor:
+        return matrix
 
     def of(self, l: Any) -> Any:  # noqa: E741
         """See `ParameterModule`."""
         return np.array([[l[0], l[3], l[4]], [l[3], l[1], l[5]], [l[4], l[5], l[2]]], dtype=object)
 
 
-class SymmPosDef3DInertiaMatrixNet(_Triangle):
-    """A positive definite inertia matrix, by its Cholesky factor.
+class SymmPosDef3DInertiaMatrixNet(Symm3DInertiaMatrixNet):
+    """A positive definite inertia matrix, by its Cholesky factor; see `Symm3DInertiaMatrixNet`.
 
     Args:
         bias: what is added to the diagonal.
-        init_param_std: standard deviation of the raw numbers to start with.
-        init_param: the matrix to start with, (3, 3) or (1, 3, 3).
-        is_initializing_params: whether to start with `init_param`.
     """
 
     bias: torch.Tensor
@@ -155,14 +144,12 @@ class SymmPosDef3DInertiaMatrixNet(_Triangle):
         init_param: torch.Tensor | None = None,
         is_initializing_params: bool = True,
     ):
-        matrix = _given(init_param, is_initializing_params)
-        factor = None if matrix is None else _cholesky(type(self).__name__, self._squared(matrix), bias)
-        super().__init__(factor, init_param_std)
+        self._diagonal = bias
+        super().__init__(init_param_std, init_param, is_initializing_params)
         self.register_buffer("bias", torch.tensor(bias), persistent=False)
 
-    @staticmethod
-    def _squared(matrix: torch.Tensor) -> torch.Tensor:
-        return matrix
+    def _triangle(self, matrix: torch.Tensor) -> torch.Tensor:
+        return _cholesky(type(self).__name__, matrix, self._diagonal)
 
     def of(self, l: Any, bias: Any) -> Any:  # noqa: E741
         """See `ParameterModule`."""
@@ -170,18 +157,10 @@ class SymmPosDef3DInertiaMatrixNet(_Triangle):
 
 
 class CovParameterized3DInertiaMatrixNet(SymmPosDef3DInertiaMatrixNet):
-    """A physical inertia matrix, by the Cholesky factor of the covariance of mass.
+    """A physical inertia matrix, by the Cholesky factor of the covariance of mass; see its base."""
 
-    Args:
-        bias: what is added to the diagonal of the covariance.
-        init_param_std: standard deviation of the raw numbers to start with.
-        init_param: the matrix to start with, (3, 3) or (1, 3, 3).
-        is_initializing_params: whether to start with `init_param`.
-    """
-
-    @staticmethod
-    def _squared(matrix: torch.Tensor) -> torch.Tensor:
-        return 0.5 * matrix.trace() * torch.eye(3).to(matrix) - matrix
+    def _triangle(self, matrix: torch.Tensor) -> torch.Tensor:
+        return super()._triangle(0.5 * matrix.trace() * torch.eye(3).to(matrix) - matrix)
 
     def of(self, l: Any, bias: Any) -> Any:  # noqa: E741
         """See `ParameterModule`."""
@@ -209,7 +188,7 @@ class TriangParam3DInertiaMatrixNet(ParameterModule):
         is_initializing_params: bool = True,
     ):
         super().__init__()
-        matrix = _given(init_param, is_initializing_params)
+        matrix = _initial(init_param, is_initializing_params)
         turn, sides, angle = torch.empty(3).normal_(std=init_param_std), (None, None), None
         if matrix is not None:
             moments, axes = np.linalg.eigh(matrix.double().numpy())
@@ -244,7 +223,7 @@ class TriangParam3DInertiaMatrixNet(ParameterModule):
         return np.array(to_matrix(rotate(axes, (x, 0.0, 0.0, y, 0.0, z))), dtype=object)
 
 
-def _given(init_param: torch.Tensor | None, is_initializing_params: bool) -> torch.Tensor | None:
+def _initial(init_param: torch.Tensor | None, is_initializing_params: bool) -> torch.Tensor | None:
     """The matrix to start with, if there is one."""
     if init_param is None or not is_initializing_params:
         return None

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -90,8 +90,8 @@ class Link(torch.nn.Module):
         self.name = name
         self.inertia = torch.nn.Module()
         for parameter, shape in _SHAPES.items():
-            value = torch.tensor(links.own(name, parameter), dtype=torch.float32, device=device).reshape(shape)
-            self.holder(parameter).add_module(parameter, Fixed(value))
+            value = torch.tensor(links.values(name, parameter), dtype=torch.float32, device=device)
+            self.holder(parameter).add_module(parameter, Fixed(value.reshape(shape)))
 
     def holder(self, parameter: str) -> torch.nn.Module:
         """The module that has a parameter's module for an attribute."""
@@ -101,8 +101,8 @@ class Link(torch.nn.Module):
 class DifferentiableRobotModel(torch.nn.Module):
     """A robot whose links' parameters can be learned.
 
-    Inputs are [n] or [B, n], float32 or float64; results are of the inputs' dtype, on their device. Joints are in the
-    order of their child links in the file. Nothing passed in is changed.
+    Inputs q, qd, ... are [n] or [B, n], float32 or float64; results are of the inputs' dtype, on their device. Joints
+    are in the order of their child links in the file. Nothing passed in is changed.
 
     Args:
         urdf_path: the URDF, or its text or bytes.
@@ -130,7 +130,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         self._n_dofs = self._links.model.nv
         self._name_to_idx_map = {link: index for index, link in enumerate(self._links.names)}
         self._bodies = torch.nn.ModuleList(Link(self._links, link, self._device) for link in self._links.names)
-        self._learned: dict[Key, _Learned] = {}
+        self._learned: dict[Key, _LearnedParameter] = {}
         self._functions: dict[Any, Function] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -139,59 +139,30 @@ class DifferentiableRobotModel(torch.nn.Module):
     # Kinematics
 
     def update_kinematic_state(self, q: torch.Tensor, qd: torch.Tensor) -> None:
-        """Set pose and velocity of every link: `_bodies[i].pose` and `_bodies[i].vel`.
-
-        Args:
-            q: joint positions, [B, n].
-            qd: joint velocities, [B, n].
-        """
-        found = self._call(quantities.kinematic_state, q=q, qd=qd)
+        """Set pose and velocity of every link: `_bodies[i].pose` and `_bodies[i].vel`."""
+        states = self._call(quantities.kinematic_state, q=q, qd=qd)
         for link in self._bodies:
             assert isinstance(link, Link)
-            position, quaternion, matrix, linear, angular = found[link.name]
+            position, quaternion, matrix, linear, angular = states[link.name]
             link.pose, link.vel = Pose(position, quaternion, matrix), Motion(linear, angular)
 
     def compute_forward_kinematics_all_links(self, q: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-        """Where all links are.
-
-        Args:
-            q: joint positions, [B, n].
-
-        Returns:
-            link name -> position [B, 3] and quaternion [x y z w], [B, 4], in the world.
-        """
+        """Return link name -> position [B, 3] and quaternion [x y z w], [B, 4], in the world."""
         return self._call(quantities.all_poses, q=q)
 
     def compute_forward_kinematics(
         self, q: torch.Tensor, link_name: str, recursive: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where a link is.
-
-        Args:
-            q: joint positions, [B, n].
-            link_name: of the link.
-            recursive: changes nothing.
-
-        Returns:
-            Position [B, 3] and quaternion [x y z w], [B, 4], in the world.
-        """
+        """Return a link's position [B, 3] and quaternion [x y z w], [B, 4], in the world; `recursive` is ignored."""
         self._links.require(link_name, "compute_forward_kinematics")
         return self._call(quantities.pose, (link_name,), q=q)
 
     def compute_endeffector_jacobian(self, q: torch.Tensor, link_name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """How a link's origin moves and turns, in world axes, with the joint velocities.
-
-        Args:
-            q: joint positions, [B, n].
-            link_name: of the link.
-
-        Returns:
-            Linear and angular Jacobian, [B, 3, n] each.
-        """
+        """Return the linear and the angular Jacobian of a link's origin, in world axes, [B, 3, n] each."""
         self._links.require(link_name, "compute_endeffector_jacobian")
         return self._call(quantities.jacobian, (link_name,), q=q)
 
-    # Dynamics
+    # Dynamics: gravity is 9.81 m/s^2 downwards, and `use_damping` includes the damping of the joints
 
     def compute_inverse_dynamics(
         self,
@@ -201,55 +172,21 @@ class DifferentiableRobotModel(torch.nn.Module):
         include_gravity: bool | None = True,
         use_damping: bool | None = True,
     ) -> torch.Tensor:
-        """The joint torques for given accelerations.
-
-        Args:
-            q: joint positions, [B, n].
-            qd: joint velocities, [B, n].
-            qdd_des: joint accelerations, [B, n].
-            include_gravity: whether there is gravity, 9.81 m/s^2 downwards.
-            use_damping: whether the joints' damping is overcome too.
-
-        Returns:
-            Torques, [B, n].
-        """
+        """Return the joint torques [B, n] for accelerations `qdd_des`, with gravity and damping or without."""
         return self._call(
             quantities.inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, qdd_des=qdd_des
         )
 
     def compute_non_linear_effects(
-        self,
-        q: torch.Tensor,
-        qd: torch.Tensor,
-        include_gravity: bool | None = True,
-        use_damping: bool | None = True,
+        self, q: torch.Tensor, qd: torch.Tensor, include_gravity: bool | None = True, use_damping: bool | None = True
     ) -> torch.Tensor:
-        """The joint torques without acceleration: Coriolis, centrifugal, gravity and damping.
-
-        Args:
-            q: joint positions, [B, n].
-            qd: joint velocities, [B, n].
-            include_gravity: whether there is gravity.
-            use_damping: whether the joints' damping counts.
-
-        Returns:
-            Torques, [B, n].
-        """
+        """Return the joint torques [B, n] without acceleration: Coriolis, centrifugal, gravity and damping."""
         return self._call(quantities.inverse_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd)
 
     def compute_lagrangian_inertia_matrix(
         self, q: torch.Tensor, include_gravity: bool | None = True, use_damping: bool | None = True
     ) -> torch.Tensor:
-        """The joint-space inertia matrix.
-
-        Args:
-            q: joint positions, [B, n].
-            include_gravity: changes nothing.
-            use_damping: changes nothing.
-
-        Returns:
-            [B, n, n].
-        """
+        """Return the joint-space inertia matrix, [B, n, n]; the options are ignored."""
         return self._call(quantities.inertia_matrix, q=q)
 
     def compute_forward_dynamics(
@@ -260,18 +197,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         include_gravity: bool | None = True,
         use_damping: bool | None = False,
     ) -> torch.Tensor:
-        """The joint accelerations under given torques.
-
-        Args:
-            q: joint positions, [B, n].
-            qd: joint velocities, [B, n].
-            f: joint torques, [B, n].
-            include_gravity: whether there is gravity.
-            use_damping: whether the joints are damped.
-
-        Returns:
-            Accelerations, [B, n].
-        """
+        """Return the joint accelerations [B, n] under torques `f`, with gravity and damping or without."""
         return self._call(quantities.forward_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, f=f)
 
     # Learning
@@ -293,26 +219,16 @@ class DifferentiableRobotModel(torch.nn.Module):
                 f"{type(parametrization).__name__}"
             )
         parametrization.to(self._device)
-        self._learned[link_name, parameter_name] = _Learned(link_name, parameter_name, parametrization)
+        self._learned[link_name, parameter_name] = _LearnedParameter(link_name, parameter_name, parametrization)
         setattr(holder, parameter_name, parametrization)
         self._functions.clear()
 
     def freeze_learnable_link_param(self, link_name: str, parameter_name: str) -> None:
-        """Let a learnable parameter stay as it is.
-
-        Args:
-            link_name: of the link.
-            parameter_name: of the parameter.
-        """
+        """Keep a learnable parameter as it is."""
         self._learnable(link_name, parameter_name).requires_grad_(False)
 
     def unfreeze_learnable_link_param(self, link_name: str, parameter_name: str) -> None:
-        """Learn a frozen parameter again.
-
-        Args:
-            link_name: of the link.
-            parameter_name: of the parameter.
-        """
+        """Learn a frozen parameter again."""
         self._learnable(link_name, parameter_name).requires_grad_(True)
 
     def print_learnable_params(self) -> None:
@@ -324,12 +240,12 @@ class DifferentiableRobotModel(torch.nn.Module):
 
     def get_joint_limits(self) -> list[dict[str, float]]:
         """Limits of the joints: "effort", "lower", "upper" and "velocity", infinite where there are none."""
-        found = []
+        limits = []
         for index in self._links.joints:
             joint = self._links.model.joints[index]
-            limits = (joint.effort_limit, joint.lower, joint.upper, joint.velocity_limit)
-            found += [dict(zip(("effort", "lower", "upper", "velocity"), limits, strict=True))] * joint.nv
-        return found
+            values = (joint.effort_limit, joint.lower, joint.upper, joint.velocity_limit)
+            limits += [dict(zip(("effort", "lower", "upper", "velocity"), values, strict=True))] * joint.nv
+        return limits
 
     def get_link_names(self) -> list[str]:
         """Names of all links, in the order of the file."""
@@ -359,7 +275,7 @@ class DifferentiableRobotModel(torch.nn.Module):
     def _call(
         self, quantity: Callable[..., Any], options: tuple[Any, ...] = (), gravity: bool = True, **inputs: Any
     ) -> Any:
-        """A quantity of tensors, by the kernel made when first asked for."""
+        """A quantity of tensors, by a kernel that is compiled when it is first needed."""
         key = (quantity, options, gravity, len(inputs))
         function = self._functions.get(key)
         if function is None:
@@ -367,13 +283,13 @@ class DifferentiableRobotModel(torch.nn.Module):
             function = self._functions[key] = Function(traced, {**shapes, **learned})
         if not self._learned:
             return function(*inputs.values())
-        found = function(*inputs.values(), *self.learned_tensors(inputs["q"]))
+        results = function(*inputs.values(), *self.learned_tensors(inputs["q"]))
         if self.check:
-            self.check_learned(next(tree.leaves(found)))
-        return found
+            self.check_learned(next(tree.leaves(results)))
+        return results
 
     def learned_tensors(self, like: torch.Tensor) -> list[torch.Tensor]:
-        """What the learned numbers are made of."""
+        """Return the tensors that the learned parameters are computed from, in the dtype of `like`."""
         tensors = [tensor for learned in self._learned.values() for tensor in learned.tensors()]
         return [tensor if tensor.dtype == like.dtype else tensor.to(like.dtype) for tensor in tensors]
 
@@ -385,15 +301,15 @@ class DifferentiableRobotModel(torch.nn.Module):
             for learned in self._learned.values():
                 learned.check(learned.module())
 
-    def packed_error(self, quantity: str, use_damping: bool, gravity: bool, given: str) -> Function:
-        """The squared error of a quantity, times the first of the numbers "packed"; see `train_epoch`.
+    def packed_error(self, quantity: str, use_damping: bool, gravity: bool, third_input: str) -> Function:
+        """Return the squared error of a quantity, times the first of the numbers "packed"; see `train_epoch`.
 
-        The rest of those numbers are the learned tensors, one after the other. So the gradient to all of them has the
-        error itself in front.
+        The other numbers are the learned tensors, one after the other. So the gradient to all of them has the error
+        itself in front.
         """
-        key = (quantity, use_damping, gravity, given)
+        key = (quantity, use_damping, gravity, third_input)
         if key not in self._functions:
-            inputs = ["q", "qd", given, "target", "variance"]
+            inputs = ["q", "qd", third_input, "target", "variance"]
             error, shapes, learned = self._scalars(quantities.squared_error, (quantity, use_damping), gravity, inputs)
             ends = np.cumsum([1, *[math.prod(shape) for shape in learned.values()]]).tolist()
 
@@ -410,19 +326,19 @@ class DifferentiableRobotModel(torch.nn.Module):
         self, quantity: Callable[..., Any], options: tuple[Any, ...], gravity: bool, inputs: list[str]
     ) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]:
         """A quantity as a function of scalars by name, and the shapes of its inputs and of what is learned."""
-        links, learned = self._links, {one: one.shapes() for one in self._learned.values()}
+        links, learned = self._links, {item: item.shapes() for item in self._learned.values()}
         shapes = {name: (links.model.nq if name == "q" else links.model.nv,) for name in inputs}
 
         def traced(**values: Any) -> Any:
-            numbers = {one.key: one.numbers([values[name] for name in own]) for one, own in learned.items()}
-            moment = quantities.Moment(links, numbers, gravity, {name: values[name] for name in inputs})
-            return quantities.arrays(quantity(moment, *options))
+            numbers = {item.key: item.numbers([values[name] for name in names]) for item, names in learned.items()}
+            instant = quantities.Instant(links, numbers, gravity, {name: values[name] for name in inputs})
+            return quantities.arrays(quantity(instant, *options))
 
         traced.__name__ = f"{quantity.__name__}({self.name or links.model.name})"
-        return traced, shapes, {name: shape for own in learned.values() for name, shape in own.items()}
+        return traced, shapes, {name: shape for item in learned.values() for name, shape in item.items()}
 
 
-class _Learned:
+class _LearnedParameter:
     """A learned parameter of a link: its module, and how a kernel gets its numbers.
 
     The raw numbers of a module of this library go into the kernel as they are; of any other, its value.
@@ -432,7 +348,7 @@ class _Learned:
         self.key = (link, parameter)
         self.module = module
         self.named = f"{link} {parameter}"
-        self.inside = module if isinstance(module, ParameterModule) else None
+        self.traced = module if isinstance(module, ParameterModule) else None
         with torch.no_grad():
             value = module()
         self.check(value)
@@ -440,8 +356,8 @@ class _Learned:
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """What goes into the kernel."""
-        if self.inside is not None:
-            return self.inside.inputs()
+        if self.traced is not None:
+            return self.traced.inputs()
         value = self.module()
         if value.shape != self.shape:
             self.check(value)
@@ -453,73 +369,59 @@ class _Learned:
 
     def numbers(self, arrays: list[Any]) -> list[Scalar]:
         """The parameter over scalars."""
-        if self.inside is not None:
-            shapes = self.inside.SHAPES.values()
+        if self.traced is not None:
+            shapes = self.traced.SHAPES.values()
             if any(shapes):
                 arrays = [np.reshape(array, shape)[()] for array, shape in zip(arrays, shapes, strict=True)]
-            arrays = [self.inside.of(*arrays)]
+            arrays = [self.traced.of(*arrays)]
         return list(np.ravel(arrays[0]))
 
     def check(self, value: Any) -> None:
         """Raise if a value is of a wrong shape or not finite."""
         link, parameter = self.key
-        said = f"{parameter!r} of link {link!r}: {type(self.module).__name__} returned"
+        prefix = f"{parameter!r} of link {link!r}: {type(self.module).__name__} returned"
         sizes = (SIZES[parameter], *((6,) if parameter == "inertia_mat" else ()))
         if not isinstance(value, torch.Tensor) or value.numel() not in sizes:
             got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-            raise InputError(f"{said} {got}; it must return a tensor of {' or '.join(map(str, sizes))} numbers")
+            raise InputError(f"{prefix} {got}; it must return a tensor of {' or '.join(map(str, sizes))} numbers")
         if not bool(value.isfinite().all()):
-            raise InputError(f"{said} {value.tolist()}; every number must be finite")
+            raise InputError(f"{prefix} {value.tolist()}; every number must be finite")
 
 
-def _described(relative: str) -> Path:
-    """A robot's file in the data of differentiable-robot-model."""
-    found = importlib.util.find_spec("diff_robot_data")
-    if found is None or not found.submodule_search_locations:
-        raise InputError(f"{relative} comes with differentiable-robot-model: pip install differentiable-robot-model")
-    return Path(found.submodule_search_locations[0]) / relative
+class _Bundled(DifferentiableRobotModel):
+    """A robot in the data of differentiable-robot-model."""
 
-
-class DifferentiableKUKAiiwa(DifferentiableRobotModel):
-    """The arm of that name in the data of differentiable-robot-model.
-
-    Args:
-        device: of the learnable parameters.
-    """
+    file: ClassVar[str]
+    robot: ClassVar[str]
 
     def __init__(self, device: torch.device | str | None = None):
-        super().__init__(_described("kuka_iiwa/urdf/iiwa7.urdf"), "differentiable_kuka_iiwa", device)
+        data = importlib.util.find_spec("diff_robot_data")
+        if data is None or not data.submodule_search_locations:
+            raise InputError(
+                f"{self.file} comes with differentiable-robot-model: pip install differentiable-robot-model"
+            )
+        super().__init__(Path(data.submodule_search_locations[0]) / self.file, self.robot, device)
 
 
-class DifferentiableFrankaPanda(DifferentiableRobotModel):
-    """The arm without its gripper, in the data of differentiable-robot-model.
+class DifferentiableKUKAiiwa(_Bundled):
+    """The KUKA iiwa in the data of differentiable-robot-model."""
 
-    Args:
-        device: of the learnable parameters.
-    """
-
-    def __init__(self, device: torch.device | str | None = None):
-        path = _described("panda_description/urdf/panda_no_gripper.urdf")
-        super().__init__(path, "differentiable_franka_panda", device)
+    file, robot = "kuka_iiwa/urdf/iiwa7.urdf", "differentiable_kuka_iiwa"
 
 
-class DifferentiableTwoLinkRobot(DifferentiableRobotModel):
-    """The arm of two links in the data of differentiable-robot-model.
+class DifferentiableFrankaPanda(_Bundled):
+    """The Franka Panda without its gripper, in the data of differentiable-robot-model."""
 
-    Args:
-        device: of the learnable parameters.
-    """
-
-    def __init__(self, device: torch.device | str | None = None):
-        super().__init__(_described("2link_robot.urdf"), "diff_2d_robot", device)
+    file, robot = "panda_description/urdf/panda_no_gripper.urdf", "differentiable_franka_panda"
 
 
-class DifferentiableTrifingerEdu(DifferentiableRobotModel):
-    """The three fingers in the data of differentiable-robot-model.
+class DifferentiableTwoLinkRobot(_Bundled):
+    """The arm of two links in the data of differentiable-robot-model."""
 
-    Args:
-        device: of the learnable parameters.
-    """
+    file, robot = "2link_robot.urdf", "diff_2d_robot"
 
-    def __init__(self, device: torch.device | str | None = None):
-        super().__init__(_described("trifinger_edu_description/trifinger_edu.urdf"), "trifinger_edu", device)
+
+class DifferentiableTrifingerEdu(_Bundled):
+    """The three fingers in the data of differentiable-robot-model."""
+
+    file, robot = "trifinger_edu_description/trifinger_edu.urdf", "trifinger_edu"

@@ -17,7 +17,7 @@ def train_epoch(
     quantity: str,
     q: torch.Tensor,
     qd: torch.Tensor,
-    given: torch.Tensor,
+    third_input: torch.Tensor,
     target: torch.Tensor,
     *,
     batch_size: int = 100,
@@ -30,9 +30,9 @@ def train_epoch(
 
     It does what this loop does, in a fraction of the time:
 
-        for q, qd, given, target in batches:
+        for q, qd, third_input, target in batches:
             optimizer.zero_grad()
-            loss = ((robot.compute_forward_dynamics(q, qd, given) - target) ** 2 / variance).mean()
+            loss = ((robot.compute_forward_dynamics(q, qd, third_input) - target) ** 2 / variance).mean()
             loss.backward()
             optimizer.step()
 
@@ -42,10 +42,10 @@ def train_epoch(
         quantity: "inverse_dynamics" or "forward_dynamics".
         q: joint positions, [N, n].
         qd: joint velocities, [N, n].
-        given: accelerations for inverse dynamics, torques for forward dynamics, [N, n].
+        third_input: accelerations for inverse dynamics, torques for forward dynamics, [N, n].
         target: torques, or accelerations, to be met, [N, n].
         batch_size: the last batch may be smaller.
-        variance: what squared errors are divided by, [n]; 1 if not given.
+        variance: what squared errors are divided by, [n]; 1 by default.
         shuffle: whether the data are taken in random order.
         include_gravity: whether there is gravity.
         use_damping: whether the joints are damped; by default as for `compute_...` of the quantity: only in inverse
@@ -56,7 +56,7 @@ def train_epoch(
     """
     if quantity not in QUANTITIES:
         raise InputError(f"train_epoch: no quantity {quantity!r}; quantities: {', '.join(QUANTITIES)}")
-    data = [tensor.detach() for tensor in (q, qd, given, target)]
+    data = [tensor.detach() for tensor in (q, qd, third_input, target)]
     for name, tensor in zip(("q", "qd", QUANTITIES[quantity], "target"), data, strict=True):
         if tensor.ndim != 2 or tensor.shape[0] != q.shape[0] or not len(tensor):
             raise InputError(
@@ -89,22 +89,22 @@ def train_epoch(
         flat, gradient = _flat(tensors), torch.empty_like(packed)
         _distribute(tensors, gradient[1:])
         for rows in batches:
-            found = launch(rows, flat)
-            gradient.copy_(found)
-            losses.append(found[:1])
+            result = launch(rows, flat)
+            gradient.copy_(result)
+            losses.append(result[:1])
             optimizer.step()
     else:
         for rows in batches:
             optimizer.zero_grad()
             tensors = robot.learned_tensors(q)
-            found = launch(rows, _flat(tensors))
-            _distribute(tensors, found[1:])
-            losses.append(found[:1])
+            result = launch(rows, _flat(tensors))
+            _distribute(tensors, result[1:])
+            losses.append(result[:1])
             optimizer.step()
-    result = torch.cat(losses)
+    all_losses = torch.cat(losses)
     if robot.check:
-        robot.check_learned(result)
-    return result
+        robot.check_learned(all_losses)
+    return all_losses
 
 
 def _flat(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

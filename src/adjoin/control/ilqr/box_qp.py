@@ -60,12 +60,12 @@ def solve_box_qp(
         return feedforward, [list(row) for row in zip(*columns, strict=True)], positive
 
     def at_limit(k: Sequence[Scalar], sign: Sequence[Scalar]) -> list[Any]:
-        held = []
+        at_limits = []
         for x, s, u, (lower, upper) in zip(k, sign, control, bounds, strict=True):
             low = (x <= lower - u) & (s > 0.0) if math.isfinite(lower) else None
             high = (x >= upper - u) & (s < 0.0) if math.isfinite(upper) else None
-            held.append(low | high if low is not None and high is not None else low if high is None else high)
-        return held
+            at_limits.append(low | high if low is not None and high is not None else low if high is None else high)
+        return at_limits
 
     def free_factor(held: Sequence[Any]) -> Factor:
         def entry(i: int, j: int) -> Scalar:
@@ -81,10 +81,10 @@ def solve_box_qp(
         return [dot(row, k) + g for row, g in zip(matrix, gradient, strict=True)]
 
     def newton(_: Any, k: list[Scalar]) -> list[Scalar]:
-        here = gradients(k)
-        held = at_limit(k, here)
-        step = free_factor(held).solve(zero_held(held, [-x for x in here]))
-        best, lowest = list(k), 0.5 * dot(k, [a + b for a, b in zip(here, gradient, strict=True)])
+        slope = gradients(k)
+        held = at_limit(k, slope)
+        step = free_factor(held).solve(zero_held(held, [-x for x in slope]))
+        best, lowest = list(k), 0.5 * dot(k, [a + b for a, b in zip(slope, gradient, strict=True)])
         for length in STEP_LENGTHS:
             trial = clamp([a + length * b for a, b in zip(k, step, strict=True)], bounds, control)
             loss = 0.5 * dot(trial, [a + b for a, b in zip(gradients(trial), gradient, strict=True)])

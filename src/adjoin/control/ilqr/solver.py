@@ -158,10 +158,10 @@ class ILQR:
             raise InputError(f"ILQR: state must be one of Simulator.state, got a {type(state).__name__}")
         batch, nu = tuple(state.batch), self.sim.model.nu
         for name, shape in self.sim.world.carry.items():
-            found = tuple({"q": state.q, "v": state.v, **state.memory}.get(name, state.q.new_empty(0)).shape)
-            if found != (*batch, *shape):
+            got = tuple({"q": state.q, "v": state.v, **state.memory}.get(name, state.q.new_empty(0)).shape)
+            if got != (*batch, *shape):
                 raise InputError(
-                    f"ILQR: {name} of the state must have the shape {(*batch, *shape)}, got {found}; "
+                    f"ILQR: {name} of the state must have the shape {(*batch, *shape)}, got {got}; "
                     "was it made by another simulator?"
                 )
         if not isinstance(controls, torch.Tensor):

@@ -64,7 +64,7 @@ class CMAES:
         """See `Method`."""
         strategies = state["strategies"]
         generations = [strategy.ask() for strategy in strategies]
-        samples = self._with_fixed(problem, state["z"], np.stack([np.stack(each) for each in generations]))
+        samples = self._with_fixed(problem, state["z"], np.stack([np.stack(generation) for generation in generations]))
         losses = self._losses(problem, samples)
         for strategy, generation, row in zip(strategies, generations, losses.double().cpu().numpy(), strict=True):
             finite = np.isfinite(row)
