@@ -181,6 +181,14 @@ def random_excitation(
     return space.recording(time, start + way * moved, way * rate, way * second)
 
 
+def random_states(model: Model, count: int, like: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return q, v, a and tau (count, n) that leave nothing out, always the same, of the dtype and device of `like`."""
+    generator, options = torch.Generator().manual_seed(0), {"dtype": like.dtype, "device": "cpu"}
+    states = {"q": model.random((count,), generator=generator, **options)}
+    states |= {name: torch.randn(count, model.nv, generator=generator, **options) for name in ("v", "a", "tau")}
+    return {name: x.to(like.device) for name, x in states.items()}
+
+
 def _workspace(
     who: str,
     model: Model,

@@ -14,11 +14,12 @@ from adjoin.dynamics.aba import aba
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError
 from adjoin.learn.data import Recording, columns
+from adjoin.learn.excitation import random_states
 from adjoin.learn.jacobian import MAX_RAW_NUMBERS, Residuals, flatten, jacobian, raw_numbers
 from adjoin.learn.levenberg_marquardt import minimize
 from adjoin.learn.losses import NMSE, spreads
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.report import Report, directions, in_words, quantities_of, report
+from adjoin.learn.report import Report, quantities_of, report, require_excitation
 from adjoin.model.model import Model
 from adjoin.progress import Progress, until_interrupt
 
@@ -246,26 +247,14 @@ def check_excitation(model: Model, learned: Parameters, recording: Recording, ta
         samples.check_moves()
         return
     chosen = torch.linspace(0, len(samples) - 1, min(_SAMPLES, len(samples)), device=samples.time.device).long()
-    generator = torch.Generator().manual_seed(0)
-    like = {"dtype": samples.q.dtype, "device": samples.q.device}
 
-    def normal() -> torch.Tensor:
-        return torch.randn(_SAMPLES, model.nv, generator=generator, dtype=samples.q.dtype, device="cpu").to(**like)
-
-    q = model.random((_SAMPLES,), generator=generator, dtype=samples.q.dtype, device="cpu").to(**like)
-    any_motion = {"q": q, "v": normal(), "a": normal(), "tau": normal()}
-
-    def determined(item: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def root(item: dict[str, torch.Tensor]) -> torch.Tensor:
         _, slopes = jacobian(lambda params: predict(model, params, item, target), learned, "samples")
-        return directions(torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R)
+        return torch.linalg.qr(slopes.reshape(-1, slopes.shape[-1])).R
 
-    size, basis, null = determined(samples[chosen])
-    count, possible = basis.shape[1], determined(any_motion)[1].shape[1]
-    if count < possible:
+    def quantities() -> tuple[list[str], torch.Tensor]:
         names, _, _, turn = quantities_of(learned)
-        sentences = in_words((turn / size) @ null, names)
-        raise InputError(
-            f"fit: too little excitation: the data determine {count} directions of what is to be learned, random "
-            f"motions would determine {possible}. What they leave open: {'; '.join(sentences[:6])}. Record motions "
-            f"that do, learn less, or give check=False"
-        )
+        return names, turn
+
+    what = "directions of what is to be learned"
+    require_excitation("fit", what, root(samples[chosen]), root(random_states(model, _SAMPLES, samples.q)), quantities)

@@ -18,10 +18,11 @@ from adjoin.dynamics.regressor import from_inertial_parameters, inertial_paramet
 from adjoin.dynamics.rnea import rnea
 from adjoin.errors import InputError, unknown_name
 from adjoin.learn.data import Recording, columns
+from adjoin.learn.excitation import random_states
 from adjoin.learn.levenberg_marquardt import gauss_newton
 from adjoin.learn.modules import LogCholesky, Positive
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.report import Report, directions, in_words, summary, units_of
+from adjoin.learn.report import Report, directions, require_excitation, summary, units_of
 from adjoin.model import parameters
 from adjoin.model.model import Model
 
@@ -110,7 +111,9 @@ def least_squares(
     size = factors.shape[-1] - 1
     structure = torch.linalg.qr(_random_rows(layout)).R
     if check:
-        _check(layout, factors[..., :size].flatten(0, 1), structure)
+        data = torch.linalg.qr(factors[..., :size].flatten(0, 1)).R
+        quantities = layout.names, torch.eye(size, dtype=torch.float64)
+        require_excitation("least_squares", "base parameters", data, structure, lambda: quantities)
     noise = samples.need("least_squares", "tau")[0].square().mean(0).sqrt()
     least = 1e-7 * float(noise.max()) + 1e-300  # joints in which nothing happens have rounding for noise
     change = torch.zeros_like(layout.start)
@@ -211,24 +214,9 @@ def _factors(layout: _Layout, samples: Recording) -> torch.Tensor:
 
 def _random_rows(layout: _Layout) -> torch.Tensor:
     """Rows of motions that leave nothing out."""
-    generator = torch.Generator().manual_seed(0)
     count = max(_SAMPLES, 2 * len(layout.start) // max(layout.model.nv, 1))
-    q = layout.model.random((count,), generator=generator, dtype=torch.float64)
-    v, a = (torch.randn(count, layout.model.nv, generator=generator, dtype=torch.float64) for _ in range(2))
-    return layout.rows(q, v, a).flatten(0, 1)
-
-
-def _check(layout: _Layout, data: torch.Tensor, structure: torch.Tensor) -> None:
-    size, determined, null = directions(torch.linalg.qr(data).R)
-    _, possible, _ = directions(structure)
-    if determined.shape[1] < possible.shape[1]:
-        sentences = in_words(null / size[:, None], layout.names)
-        listed = "; ".join(sentences[:4]) + (f"; and {len(sentences) - 4} more" if len(sentences) > 4 else "")
-        raise InputError(
-            f"least_squares: too little excitation: the data determine {determined.shape[1]} base parameters, "
-            f"random motions would determine {possible.shape[1]}. What they leave open: {listed}. Record motions "
-            f"that do, learn less, or give check=False"
-        )
+    states = random_states(layout.model, count, layout.start)
+    return layout.rows(states["q"], states["v"], states["a"]).flatten(0, 1)
 
 
 def _solve(factors: torch.Tensor) -> torch.Tensor:

@@ -233,6 +233,30 @@ def directions(root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return scale, right[:rank].mT, right[rank:].mT
 
 
+def require_excitation(
+    who: str, what: str, root: torch.Tensor, possible: torch.Tensor, quantities: Callable[[], tuple[list[str], Any]]
+) -> None:
+    """Raise `InputError` if data determine less than random motions would.
+
+    Args:
+        who: the function that is called.
+        what: is determined, as "base parameters".
+        root: a factor of JᵀJ of the data, see `summary`.
+        possible: the same of random motions.
+        quantities: returns names, and the derivative of the quantities to the raw numbers.
+    """
+    size, basis, null = directions(root)
+    count, most = basis.shape[1], directions(possible)[1].shape[1]
+    if count < most:
+        names, turn = quantities()
+        sentences = in_words((turn / size) @ null, names)
+        listed = "; ".join(sentences[:6]) + (f"; and {len(sentences) - 6} more" if len(sentences) > 6 else "")
+        raise InputError(
+            f"{who}: too little excitation: the data determine {count} {what}, random motions would determine {most}. "
+            f"What they leave open: {listed}. Record motions that do, learn less, or give check=False"
+        )
+
+
 def in_words(null: torch.Tensor, names: list[str]) -> list[str]:
     """A null space, (quantities, directions), in sentences about as few quantities as may be."""
     rows = null.mT.clone()
