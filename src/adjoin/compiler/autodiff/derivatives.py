@@ -6,7 +6,7 @@ from itertools import chain
 
 from adjoin.compiler.autodiff.forward import pushforward
 from adjoin.compiler.autodiff.reverse import pullback, stream_length
-from adjoin.compiler.ir.control_flow import Body, output_stream
+from adjoin.compiler.ir.control_flow import LoopBody, output_stream
 from adjoin.compiler.ir.graph import Expr, Graph
 from adjoin.compiler.ir.kinds import STREAM
 from adjoin.compiler.ir.ops import select
@@ -90,7 +90,7 @@ def _gated(graph: Graph, guard: Expr, gradient: Expr) -> Expr:
     """A gradient, or a stream of them, where a condition holds, and exactly 0 elsewhere."""
     if gradient.kind != STREAM:
         return select(guard, gradient, 0.0)
-    body = Body.begin(graph, stream_length(gradient))
+    body = LoopBody.begin(graph, stream_length(gradient))
     condition = body.graph.lift(guard)
     body.outputs = [[select(condition, x, 0.0) for x in body.add_stream(gradient.width)]]
     return output_stream(body.close([], [gradient]), 0)
