@@ -9,6 +9,7 @@ import torch
 
 import adjoin
 from adjoin import progress
+from adjoin.compiler.runtime.kernel import Kernel
 from adjoin.progress import Progress, announced
 
 
@@ -139,3 +140,20 @@ def test_an_interrupt_while_a_kernel_is_made_leaves_nothing_broken(monkeypatch, 
         with pytest.raises(KeyboardInterrupt):
             gradient()
     assert gradient().tolist() == [[2.0 * weight] * 3] * 2
+
+
+def test_an_interrupt_of_a_rollout_with_a_bar_propagates(monkeypatch):
+    sim = adjoin.Simulator(adjoin.robots.load("two_link"), dt=0.01, pairs=[])
+    state = sim.state(torch.zeros(2))
+    launch, launches = Kernel.run, []
+
+    def interrupted(*arguments, **options):
+        launches.append(1)
+        if len(launches) == 3:
+            raise KeyboardInterrupt
+        return launch(*arguments, **options)
+
+    monkeypatch.setattr(Kernel, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sim.rollout(state, steps=50, progress=True)
+    assert len(sim.rollout(state, steps=50, progress=True).q) == 51

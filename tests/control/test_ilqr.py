@@ -423,6 +423,14 @@ def test_a_bar_is_drawn_and_an_interrupt_returns_what_there_is_where_that_is_ask
     calls.clear()
     with pytest.raises(KeyboardInterrupt):
         reach(solver, progress=True)
+    monkeypatch.setattr("adjoin.control.ilqr.iterations.concurrent_problems", lambda device: 2)
+    for first_call in (0, 1):  # with two problems that have not begun, before the first gains and after
+        calls[:] = [()] * (1 - first_call)
+        found = reach(solver, return_on_interrupt=True)
+        assert found.gain.isfinite().all()
+        assert not found.gain[:, 2:].any()
+        assert bool(found.gain[:, :2].any()) == bool(first_call)
+        assert torch.equal(found.history[0], whole.history[0])
 
 
 TARGET = {"target": PerEnvironment(torch.zeros(3, 2).double())}

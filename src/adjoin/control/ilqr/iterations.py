@@ -156,7 +156,11 @@ class Iterations:
                     progress(rounds, self._active.per_problem["cost"])
                 self._iterate(iterations, tolerance, history)
                 begun = self._make_room(begun)
-        self._store(torch.ones_like(self._active.per_problem["done"]))
+        if len(self._active.per_problem["cost"]):  # interrupted
+            if self._gains is None:
+                self.results["gain"][:, self._active.per_problem["index"]] = 0.0
+            self.results["gain"][:, begun:] = 0.0
+            self._store(torch.ones_like(self._active.per_problem["done"]))
         longest = int(counts.max()) if len(counts) else 0
         rows = torch.arange(longest + 1, device=cost.device)[:, None]
         self.results["history"] = history.gather(0, rows.minimum(counts))
@@ -187,11 +191,8 @@ class Iterations:
             return
         indices = active["index"][rows]
         self._all.write(self._active.subset(RESULTS).select(rows), indices)
-        if len(self.results["gain"]):
-            gain = (
-                self.results["gain"][:, rows] * 0.0 if self._gains is None else self._gains.gain.index_select(1, rows)
-            )
-            self.results["gain"].index_copy_(1, indices, gain)
+        if len(self.results["gain"]) and self._gains is not None:
+            self.results["gain"].index_copy_(1, indices, self._gains.gain.index_select(1, rows))
         active["done"][rows] = True
 
     def _make_room(self, begun: int) -> int:
