@@ -103,7 +103,7 @@ def test_rooms_import_only_what_the_table_allows():
         ("model", "from adjoin import Simulator"),
         ("io", "from adjoin import robots"),
         ("dynamics", "from adjoin.collision import pairs"),
-        ("learn", "from adjoin.control.descent import GaussNewton"),
+        ("learn", "from adjoin.control.optimizers.gauss_newton import GaussNewton"),
         ("viewer", "from adjoin.simulation.simulator import Simulator"),
         ("compiler/ir", "from adjoin.compiler.autodiff import reverse"),
         ("compiler/autodiff", "from adjoin.compiler.codegen.writer import Lane"),
