@@ -103,7 +103,10 @@ def test_numpy_object_arrays_work():
         (lambda x: at.loop(3, lambda i, c: [c[0], c[0]], [x[0]]), "changed the structure of the carry"),
         (lambda x: at.loop(3, lambda i, c: c > 0, x[0]), "changed a float of the carry to a bool"),
         (lambda x: at.loop(-1, lambda i, c: c, x[0]), "whole number of at least 0"),
-        (lambda x: at.loop(x[0], lambda i, c: c, x[0]), "a trip count is a number"),
+        (
+            lambda x: at.loop(x[0], lambda i, c: c, x[0]),
+            "a traced trip count is an integer",
+        ),
         (lambda x: at.scan(lambda i, c, _: c, x[0], length=3), "returns two things"),
         (lambda x: at.scan(lambda i, c, _: (c, None), x[0]), "needs one length"),
         (lambda x: at.scratch([x[0]])[3], "index 3 is outside a scratch array of 1"),

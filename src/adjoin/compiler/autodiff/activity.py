@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adjoin.compiler.ir.control_flow import LoopBody, split_scan
 from adjoin.compiler.ir.graph import Expr
-from adjoin.compiler.ir.kinds import BOOL, INT, TABLE
+from adjoin.compiler.ir.kinds import BOOL, INDICES, INT, TABLE
 from adjoin.compiler.ir.op import FLAT, OPS
 
 
@@ -30,7 +30,7 @@ def find_activity(nodes: Sequence[Expr], sources: set[Expr]) -> Activity:
     activity = Activity(set(sources), {})
     active = activity.nodes
     for node in nodes:
-        if node in active or node.kind in (BOOL, INT, TABLE) or OPS[node.op].derivative is FLAT:
+        if node in active or node.kind in (BOOL, INDICES, INT, TABLE) or OPS[node.op].derivative is FLAT:
             continue
         if node.op == "scan":
             results = _scan_results(node, active)
@@ -48,6 +48,8 @@ def find_activity(nodes: Sequence[Expr], sources: set[Expr]) -> Activity:
 def _scan_results(node: Expr, active: set[Expr]) -> list[bool]:
     """Whether each result of a scan depends on active values; what one step makes active is so in the next."""
     body: LoopBody = node.data
+    if body.detached:
+        return [False] * (len(body.results) + len(body.outputs))
     initial, captured, streams = split_scan(node)
     carry = [value in active for value in initial]
     sources = {parameter for parameter, value in zip(body.captures, captured, strict=True) if value in active}

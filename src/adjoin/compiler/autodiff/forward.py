@@ -11,7 +11,7 @@ from adjoin.compiler.ir.op import FLAT, OPS, Branch
 from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import copy_node, copy_rule, either, substitute
 from adjoin.compiler.ir.schedule import reachable
-from adjoin.compiler.ir.scratch import load, store, zeros
+from adjoin.compiler.ir.scratch import accumulate, load, store, zeros
 
 
 class _Pushforward:
@@ -64,23 +64,26 @@ class _Pushforward:
 
     def push_scratch(self, node: Expr) -> None:
         """A new array has a tangent of zeros, which stores may change."""
-        self.mapping[node] = zeros(self.graph, node.width)
-        self.tangents[node] = zeros(self.graph, node.width)
+        self.mapping[node] = zeros(self.graph, node.width, node.kind, node.data is None)
+        if node.kind == ARRAY:
+            self.tangents[node] = zeros(self.graph, node.width)
 
     def push_load(self, node: Expr) -> None:
         """A load of the array of tangents."""
         array, index = node.args[:2]
-        self.mapping[node] = load(self.mapping[array], self.mapping[index])
+        checked = node.data is None
+        self.mapping[node] = load(self.mapping[array], self.mapping[index], checked)
         if array in self.tangents:
-            self.tangents[node] = load(self.tangents[array], self.mapping[index])
+            self.tangents[node] = load(self.tangents[array], self.mapping[index], checked)
 
-    def push_store(self, node: Expr) -> None:
-        """A store to the array of tangents."""
-        array, index, value = node.args[:3]
-        self.mapping[node] = store(self.mapping[array], self.mapping[index], self.mapping[value])
+    def push_write(self, node: Expr) -> None:
+        """A store or an addition to the array of tangents."""
+        (array, index, value), checked = node.args[:3], node.data is None
+        write = store if node.op == "store" else accumulate
+        self.mapping[node] = write(self.mapping[array], self.mapping[index], self.mapping[value], checked)
         if array in self.tangents:
             tangent = self.tangents.get(value, self.graph.const(0.0))
-            self.tangents[node] = store(self.tangents[array], self.mapping[index], tangent)
+            self.tangents[node] = write(self.tangents[array], self.mapping[index], tangent, checked)
 
     def push_implicit(self, node: Expr) -> None:
         """The tangents are -J⁻¹ of the tangents that the residuals have while the solution stays."""
@@ -134,7 +137,9 @@ class _Pushforward:
             new.outputs.append([value for value, _ in pairs])
             if active[count + i]:
                 new.outputs.append([either(tangent, zero) for _, tangent in pairs])
-        new.only_where(inside.mapping[old.where] if old.where is not None else None)
+        new.copy_options(old, inside.mapping)
+        if old.proceed is not None:
+            new.proceed = inside.run([old.proceed])[0][0]
         again = mapping[node] = new.close(start, read)
         last, outputs = finals(again), iter(output_streams(again))
         results = [(last[i], last[count + moving.index(i)] if active[i] else None) for i in range(count)]
@@ -157,7 +162,8 @@ RULES: dict[str, Callable[[_Pushforward, Expr], None]] = {
     "load": _Pushforward.push_load,
     "scan": _Pushforward.push_scan,
     "scratch": _Pushforward.push_scratch,
-    "store": _Pushforward.push_store,
+    "accumulate": _Pushforward.push_write,
+    "store": _Pushforward.push_write,
 }
 """The tangents of the constructs of a graph; those of operations follow from the table of operations."""
 

@@ -21,11 +21,12 @@ from adjoin.compiler.autodiff.activity import Activity, find_activity
 from adjoin.compiler.ir.control_flow import LoopBody, finals, output_stream, output_streams, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph
 from adjoin.compiler.ir.implicit import solutions
-from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT
+from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INDICES, INT
 from adjoin.compiler.ir.op import OPS, Branch
 from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import copy, either, substitute
-from adjoin.compiler.ir.scratch import load, restore, store, zeros
+from adjoin.compiler.ir.scratch import ELEMENT, accumulate, load, restore, store, zeros
+from adjoin.errors import TraceError
 
 
 class _Pullback:
@@ -132,15 +133,22 @@ class _Pullback:
         if cotangent is not None:
             adjoint = self.cotangents.get(array)
             adjoint = zeros(self.graph, array.width) if adjoint is None else adjoint
-            self.cotangents[array] = store(adjoint, index, load(adjoint, index) + cotangent)
+            self.cotangents[array] = accumulate(adjoint, index, cotangent, node.data is None)
 
     def pull_store(self, node: Expr) -> None:
         """A store takes its element out of the array's cotangent."""
         array, index, value = node.args[:3]
         if node in self.cotangents:
             adjoint = self.cotangents[node]
-            self.add(value, load(adjoint, index))
-            self.cotangents[array] = store(adjoint, index, self.zero)
+            self.add(value, load(adjoint, index, node.data is None))
+            self.cotangents[array] = store(adjoint, index, self.zero, node.data is None)
+
+    def pull_accumulate(self, node: Expr) -> None:
+        """What is added to an element has that element's cotangent, and so has the element before."""
+        array, index, value = node.args[:3]
+        if node in self.cotangents:
+            self.add(value, load(self.cotangents[node], index, node.data is None))
+            self.cotangents[array] = self.cotangents[node]
 
     def pull_scratch(self, node: Expr) -> None:
         """A new array depends on nothing."""
@@ -156,6 +164,8 @@ class _Pullback:
         if cotangents is None:
             return
         body: LoopBody = node.data
+        if body.proceed is not None:
+            raise TraceError("while_loop has no reverse derivative; see implicit, or use loop with a number of steps")
         active = self.activity.results[node]
         initial, captured, streams = split_scan(node)
         back = LoopBody.begin(self.graph, body.length, not body.reverse)
@@ -189,9 +199,9 @@ class _Pullback:
         sources: list[Expr] = []
         for parameter, record in zip(body.carry, body.recorded, strict=True):
             sources += [output_stream(node, position) for position in record]
-            mapping[parameter] = _recall(parameter, [back.add_stream(1)[0] for _ in record])
+            mapping[parameter] = _recall(back, parameter, [back.add_stream(1)[0] for _ in record])
         for parameter, value in zip(body.captures, captured, strict=True):
-            mapping[parameter] = back.graph.lift(restore(value) if value.kind == ARRAY else value)
+            mapping[parameter] = back.graph.lift(restore(value) if value.kind in ELEMENT else value)
         for element, stream in zip(body.elements, streams, strict=True):
             sources.append(stream)
             mapping.update(zip(element, back.add_stream(len(element)), strict=True))
@@ -221,7 +231,7 @@ class _Pullback:
             back.results.append(either(share, sums[parameter]))
         for element in elements:
             back.outputs.append([either(pull.cotangents.get(mapping[p]), pull.zero) for p in element])
-        back.only_where(mapping[body.where] if body.where is not None else None)
+        back.copy_options(body, mapping)
         closed = back.close(start, sources)
         reached = [initial[i] for i, _ in seeds] + [value for _, value in wanted_captures]
         for value, final in zip(reached, finals(closed), strict=True):
@@ -242,6 +252,7 @@ class _Pullback:
 
 
 RULES: dict[str, Callable[[_Pullback, Expr], None]] = {
+    "accumulate": _Pullback.pull_accumulate,
     "get": _Pullback.pull_get,
     "implicit": _Pullback.pull_implicit,
     "load": _Pullback.pull_load,
@@ -252,13 +263,14 @@ RULES: dict[str, Callable[[_Pullback, Expr], None]] = {
 """The adjoints of the constructs of a graph; those of operations follow from the table of operations."""
 
 
-def _recall(parameter: Expr, elements: list[Expr]) -> Expr:
-    """A carried value, from the floats that record it."""
+def _recall(back: LoopBody, parameter: Expr, elements: list[Expr]) -> Expr:
+    """A carried value, from the floats that record it; an array that nobody reads has no record."""
+    if parameter.kind in (INT, INDICES):
+        raise TraceError("a loop that carries integers has no reverse derivative; pass detached=True if it needs none")
     if parameter.kind == ARRAY:
-        graph = elements[0].graph
-        array = zeros(graph, parameter.width)
+        array = zeros(back.graph, parameter.width)
         for i, element in enumerate(elements):
-            array = store(array, graph.integer(i), element)
+            array = store(array, back.graph.integer(i), element)
         return array
     return elements[0] != 0.0 if parameter.kind == BOOL else elements[0]
 

@@ -4,8 +4,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from adjoin.compiler.ir.graph import Expr
-from adjoin.compiler.ir.kinds import ARRAY, FLOAT
+from adjoin.compiler.ir.kinds import FLOAT
 from adjoin.compiler.ir.schedule import Schedule
+from adjoin.compiler.ir.scratch import ELEMENT
 
 
 def streams_read(schedule: Schedule) -> set[Expr]:
@@ -22,7 +23,7 @@ class FusedSum(NamedTuple):
 
     Attributes:
         product: the product.
-        other: the other summand.
+        other: the other summand; of an addition to an array, the node of that addition.
         negate_product: it is subtracted.
         negate_other: the other summand is subtracted.
     """
@@ -51,18 +52,22 @@ def fused_sums(schedule: Schedule) -> dict[Expr, FusedSum]:
                 sums[node] = FusedSum(b, a, subtract, False)
             elif a.op == "mul" and uses[a] == 1:
                 sums[node] = FusedSum(a, b, False, subtract)
+        elif node.op == "accumulate" and node.args[2].op == "mul" and uses[node.args[2]] == 1:
+            sums[node] = FusedSum(node.args[2], node, False, False)
     return sums
 
 
 def overwritten(schedule: Schedule) -> set[Expr]:
     """Scratch arrays every element of which is stored before anything is loaded: they need not be cleared."""
     following = {node.args[0]: node for node in schedule.order if node.op == "store"}
-    loaded = {node.args[0] for node in schedule.order if node.op == "load"}
+    loaded = {node.args[0] for node in schedule.order if node.op in ("load", "accumulate")}
     for node, scan in schedule.scans.items():
-        loaded.update(arg for part in scan.arguments(node)[:2] for arg in part if arg.kind == ARRAY)
+        loaded.update(arg for part in scan.arguments(node)[:2] for arg in part if arg.kind in ELEMENT)
     complete = set()
     for node in schedule.order:
-        if node.op == "scratch":
+        if node.op == "scratch" and node.data is not None:
+            complete.add(node)
+        elif node.op == "scratch":
             written: set[int] = set()
             version = node
             while version in following and version not in loaded and following[version].args[1].op == "integer":

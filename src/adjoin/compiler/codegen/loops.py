@@ -8,16 +8,18 @@ from adjoin.compiler.codegen.memory import Memory
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
-from adjoin.compiler.ir.kinds import ARRAY
+from adjoin.compiler.ir.kinds import INT
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import ScanSchedule, Schedule
+from adjoin.compiler.ir.scratch import ELEMENT
 
 
 class Loops:
     """Writes the control flow of scans.
 
     Attributes:
-        body: writes the nodes of a schedule, given the values of its parameters, and adds theirs to the values.
+        body: writes the nodes of a schedule, given the values of its parameters, and adds theirs to the values; and
+            does something once a node is computed.
         buffered: streams that another scan reads, and that therefore lie in memory.
         outputs: stream -> the positions of the outputs that it is.
     """
@@ -29,7 +31,7 @@ class Loops:
         memory: Memory,
         storage: Storage,
         lowering: Lowering,
-        body: Callable[[Schedule, Values], None],
+        body: Callable[[Schedule, Values, tuple[Expr, Callable[[], None]] | None], None],
     ):
         self.program, self.w, self.memory, self.storage, self.lowering = program, writer, memory, storage, lowering
         self.body = body
@@ -50,7 +52,7 @@ class Loops:
         """A scan of many steps."""
         w, body = self.w, scan.body
         initial = scan.arguments(node)[0]
-        count = self.storage.count(body.length)
+        count = self.count(node, scan, values)
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
         w.label(label)
@@ -59,7 +61,7 @@ class Loops:
         phis = []
         for i, value in zip(scan.carry, initial, strict=True):
             parameter = body.carry[i]
-            if parameter.kind == ARRAY:
+            if parameter.kind in ELEMENT:
                 inside[parameter] = values[value]
             else:
                 phis.append((len(w.lines), i, w.name(), values[value]))
@@ -73,23 +75,36 @@ class Loops:
         if body.reverse:
             step = w.emit(f"sub i64 {w.emit(f'sub i64 {count}, 1')}, {step}")
         last = {i: inside[body.carry[i]] for i in scan.carry}  # the body may load one again, under a new name
-        self.iteration(node, scan, step, inside, values, {})
+        self.iteration(node, scan, step, inside, values, {}, f"%{label}.e")
         w.line(f"  %{label}.n = add i64 %{label}.i, 1")
         w.line(f"  br label %{label}")
         latch = w.block
         for line, i, name, first in phis:
-            kind, following = w.lane.type_of(body.carry[i].kind), inside[body.results[i]]
+            kind, following = self.carried_type(body.carry[i]), inside[body.results[i]]
             w.lines[line] = f"  {name} = phi {kind} [ {first}, %{before} ], [ {following}, %{latch} ]"
         w.lines[head] = w.lines[head].replace("%LATCH", f"%{latch}")
         w.label(f"{label}.e")
         _set_results(node, last, values)
+
+    def count(self, node: Expr, scan: ScanSchedule, values: Values) -> str:
+        """The trip count of a loop, as an i64 operand."""
+        length = self.storage.count(scan.body.length)
+        if scan.count is None:
+            return length
+        count = self.w.emit(f"sext i32 {values[scan.arguments(node)[1][scan.count]]} to i64")
+        return self.w.intrinsic("llvm.smin.i64", "i64", ("i64", count), ("i64", length))
+
+    def carried_type(self, parameter: Expr) -> str:
+        """LLVM type of a carried value; integers are the same in all lanes."""
+        return "i32" if parameter.kind == INT else self.w.lane.type_of(parameter.kind)
 
     def branch(self, node: Expr, scan: ScanSchedule, values: Values, late: dict[Expr, int]) -> None:
         """A scan of one step that may be left out: see `when`."""
         w, body = self.w, scan.body
         initial, captured, _, _ = scan.arguments(node)
         label, before = w.name()[1:], w.block
-        w.line(f"  br i1 {w.any_lane(values[captured[scan.where or 0]])}, label %{label}, label %{label}.e")
+        condition = self.lowering.any_lane(captured[scan.where or 0], values)
+        w.line(f"  br i1 {condition}, label %{label}, label %{label}.e")
         w.label(label)
         first = {i: values[value] for i, value in zip(scan.carry, initial, strict=True)}
         inside = {body.carry[i]: operand for i, operand in first.items()}
@@ -100,33 +115,46 @@ class Loops:
         last = dict(first)
         for i, operand in first.items():
             following = inside[body.results[i]]
-            if body.carry[i].kind != ARRAY and following != operand:
-                kind = w.lane.type_of(body.carry[i].kind)
+            if body.carry[i].kind not in ELEMENT and following != operand:
+                kind = self.carried_type(body.carry[i])
                 last[i] = w.emit(f"phi {kind} [ {operand}, %{before} ], [ {following}, %{after} ]")
         _set_results(node, last, values)
 
     def iteration(
-        self, node: Expr, scan: ScanSchedule, step: str, inside: Values, values: Values, late: dict[Expr, int]
+        self,
+        node: Expr,
+        scan: ScanSchedule,
+        step: str,
+        inside: Values,
+        values: Values,
+        late: dict[Expr, int],
+        end: str = "",
     ) -> None:
-        """One step of a scan, of which `inside` has the carry."""
-        body, uniform = scan.body, self.lowering.uniform
+        """One step of a scan, of which `inside` has the carry; it goes to the end if it is not to proceed."""
+        body, w = scan.body, self.w
         _, captured, streams, _ = scan.arguments(node)
-        inside[body.counter] = self.w.emit(f"trunc i64 {step} to i32")
-        uniform.add(body.counter)
+        inside[body.counter] = w.emit(f"trunc i64 {step} to i32")
         for i, value in zip(scan.captures, captured, strict=True):
             parameter = body.captures[i]
             if value in late:
                 inside[parameter] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(late[value])}")
             else:
                 inside[parameter] = values[value]
-            if value in uniform:
-                uniform.add(parameter)
+            self.lowering.same_condition(parameter, value)
         used = set(scan.schedule.order)
         for i, stream in zip(scan.streams, streams, strict=True):
             columns = {column for column, parameter in enumerate(body.elements[i]) if parameter in used}
             for column, operand in self.read_element(stream, columns, step, values).items():
                 inside[body.elements[i][column]] = operand
-        self.body(scan.schedule, inside)
+        proceed = body.proceed
+
+        def go_on() -> None:
+            assert proceed is not None
+            label = w.name()[1:]
+            w.line(f"  br i1 {self.lowering.any_lane(proceed, inside)}, label %{label}, label {end}")
+            w.label(label)
+
+        self.body(scan.schedule, inside, None if proceed is None else (proceed, go_on))
         for i in scan.outputs:
             operands = [inside[value] for value in body.outputs[i]]
             self.write_element(node, len(body.results) + i, operands, step, values)

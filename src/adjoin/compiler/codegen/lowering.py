@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoin.compiler.codegen import elementary
+from adjoin.compiler.codegen.analysis import FusedSum
 from adjoin.compiler.codegen.memory import Memory
 from adjoin.compiler.codegen.storage import Storage
-from adjoin.compiler.codegen.writer import Writer
+from adjoin.compiler.codegen.writer import Writer, float_literal
 from adjoin.compiler.ir.graph import Expr
-from adjoin.compiler.ir.kinds import BOOL, INT
+from adjoin.compiler.ir.kinds import BOOL, INDICES, INT
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
+from adjoin.compiler.ir.scratch import Constants
 
 Values = dict[Expr, str]
 """Node -> the operand that names its value."""
@@ -28,12 +30,14 @@ class Lowering:
     """Writes single instructions.
 
     Attributes:
-        uniform: integers that are the same in all lanes; their operands are scalars (i32), those of others vectors.
+        conditions: conditions that are the same in all lanes -> the scalar (i1) that the vectors of them repeat.
+        globals: constants of the kernel by name, and their definitions.
     """
 
     def __init__(self, program: Program, writer: Writer, memory: Memory, storage: Storage):
         self.program, self.w, self.memory, self.storage = program, writer, memory, storage
-        self.uniform: set[Expr] = set()
+        self.conditions: dict[Expr, str] = {}
+        self.globals: dict[str, str] = {}
 
     def lower(self, node: Expr, values: Values, together: Together) -> str:
         """Write a node, of which the values have the arguments, and return its operand."""
@@ -42,6 +46,8 @@ class Lowering:
             return rule(self, node, values)
         if node.kind == INT or node.args[0].kind == INT:
             return self.integer_operation(node, values)
+        if node.kind == BOOL and all(arg in self.conditions for arg in node.args):
+            return self.uniform_logic(node)
         operands, lower = [values[arg] for arg in node.args], OPS[node.op].lower
         if isinstance(lower, str):
             return routine(lower)(self.w, *operands)
@@ -53,6 +59,38 @@ class Lowering:
         assert lower is not None, f"{node.op} is not lowered here"
         return lower(self.w, node, *operands)
 
+    # Conditions that are the same in all lanes ------------------------------------------------------------------------
+
+    def uniform_condition(self, node: Expr, scalar: str) -> str:
+        """Remember the scalar of a condition, and return the vector of it."""
+        self.conditions[node] = scalar
+        return self.spread(scalar, "i1")
+
+    def same_condition(self, node: Expr, like: Expr) -> None:
+        """Remember that a parameter stands for a condition, if that is the same in all lanes."""
+        if like in self.conditions:
+            self.conditions[node] = self.conditions[like]
+
+    def any_lane(self, condition: Expr, values: Values) -> str:
+        """Whether a condition holds in any lane, as an i1."""
+        return self.conditions[condition] if condition in self.conditions else self.w.any_lane(values[condition])
+
+    def uniform_logic(self, node: Expr) -> str:
+        """An operation on conditions that are the same in all lanes."""
+        scalars = [self.conditions[arg] for arg in node.args]
+        if node.op == "select":
+            return self.uniform_condition(node, self.w.emit(f"select i1 {', i1 '.join(scalars)}"))
+        operation = {"and": "and", "or": "or", "not": "xor"}[node.op]
+        return self.uniform_condition(node, self.w.emit(f"{operation} i1 {', '.join([*scalars, 'true'][:2])}"))
+
+    def any(self, node: Expr, values: Values) -> str:
+        """Whether a condition holds in any lane, in every lane."""
+        return self.uniform_condition(node, self.any_lane(node.args[0], values))
+
+    def boolean(self, node: Expr, values: Values) -> str:
+        """A constant condition."""
+        return self.uniform_condition(node, "true" if node.data else "false")
+
     # Integers: i32, one for all lanes where they cannot differ --------------------------------------------------------
 
     def integer_operation(self, node: Expr, values: Values) -> str:
@@ -62,31 +100,30 @@ class Lowering:
         instruction = OPS[node.op].integer
         assert instruction is not None, f"{node.op} is not defined on integers"
         if instruction == "select":
-            return w.select(args[0], args[1], args[2], INT)
+            if node.uniform:
+                return w.emit(f"select i1 {self.conditions[node.args[0]]}, i32 {args[1]}, i32 {args[2]}")
+            first, second = (self.spread(values[x]) if x.uniform else values[x] for x in node.args[1:])
+            return w.select(values[node.args[0]], first, second, INT)
         if instruction.startswith("llvm."):
             suffix = kind if uniform else f"v{lane.width}i32"
             result = w.intrinsic(f"{instruction}.{suffix}", kind, (kind, args[0]), (kind, args[1]))
         else:
             result = w.emit(f"{instruction} {kind} {args[0]}, {args[1]}")
-        if uniform and node.kind == INT:
-            self.uniform.add(node)
-        return self.spread(result, "i1") if uniform and node.kind == BOOL else result
+        return self.uniform_condition(node, result) if uniform and node.kind == BOOL else result
 
     def integers(self, node: Expr, values: Values) -> tuple[bool, str, list[str]]:
         """The arguments of a node on integers: whether all are uniform, their LLVM type, and their operands."""
         lane = self.w.lane
-        uniform = all(arg in self.uniform for arg in node.args) or lane.width == 1
-        args = [values[arg] if uniform or arg not in self.uniform else self.spread(values[arg]) for arg in node.args]
+        uniform = all(arg.uniform for arg in node.args) or lane.width == 1
+        args = [values[arg] if uniform or not arg.uniform else self.spread(values[arg]) for arg in node.args]
         return uniform, "i32" if uniform else lane.vector("i32"), args
 
     def integer(self, node: Expr, values: Values) -> str:
         """A constant integer."""
-        self.uniform.add(node)
         return str(node.data)
 
     def length(self, node: Expr, values: Values) -> str:
         """A run-time integer of the kernel."""
-        self.uniform.add(node)
         return self.w.emit(f"trunc i64 {self.storage.count(node.data)} to i32")
 
     def to_index(self, node: Expr, values: Values) -> str:
@@ -115,33 +152,76 @@ class Lowering:
 
     def access(self, node: Expr, values: Values) -> str:
         """A load from a scratch array, or a store to it."""
-        w, lane = self.w, self.w.lane
         array, index = node.args[:2]
-        base, stack = values[array], self.storage.stack
-        if index in self.uniform or lane.width == 1:
-            clamped = values[index] if index.op == "integer" else self.clamp(values[index], array.width, "i32")
-            place = w.emit(f"getelementptr {lane.float}, {stack} {base}, i32 {clamped}")
+        if index.uniform or self.w.lane.width == 1:
+            place = self.element(node, values)
+            kind = "i32" if array.kind == INDICES else self.w.lane.float
             if node.op == "load":
-                return w.emit(f"load {lane.float}, {stack} {place}")
-            w.line(f"  store {lane.float} {values[node.args[2]]}, {stack} {place}")
-            return base
-        # Each lane has its own index: element index * width + lane of an array of scalars.
+                return self.w.emit(f"load {kind}, {place}")
+            self.w.line(f"  store {kind} {values[node.args[2]]}, {place}")
+            return values[array]
+        if node.op == "load":
+            return self.gather(self.lane_elements(node, values))
+        self.scatter(self.lane_elements(node, values), values[node.args[2]])
+        return values[array]
+
+    def accumulate(self, node: Expr, values: Values, fused: FusedSum | None) -> str:
+        """An addition to an element of an array, in one instruction with the product that is added, if it is one."""
+        w, (array, index, value) = self.w, node.args[:3]
+
+        def total(before: str) -> str:
+            if fused is None:
+                return w.add(before, values[value])
+            a, b = fused.product.args
+            return w.fma(values[a], values[b], before)
+
+        if index.uniform or w.lane.width == 1:
+            place, kind = self.element(node, values), w.lane.float
+            w.line(f"  store {kind} {total(w.emit(f'load {kind}, {place}'))}, {place}")
+        else:
+            places = self.lane_elements(node, values)
+            self.scatter(places, total(self.gather(places)))
+        return values[array]
+
+    def element(self, node: Expr, values: Values) -> str:
+        """The typed address of an element of an array that is the same in all lanes."""
+        w, (array, index) = self.w, node.args[:2]
+        operand = values[index]
+        if index.op != "integer" and node.data is None:
+            operand = self.clamp(operand, array.width, "i32")
+        wide = operand if index.op == "integer" else w.emit(f"zext i32 {operand} to i64")
+        return self.storage.element(values[array], wide, "i32" if array.kind == INDICES else None)
+
+    def lane_elements(self, node: Expr, values: Values) -> list[str]:
+        """The typed address of each lane's own element: index * width + lane of an array of scalars."""
+        w, lane, (array, index) = self.w, self.w.lane, node.args[:2]
         kind = lane.vector("i32")
-        clamped = self.clamp(values[index], array.width, kind)
+        clamped = self.clamp(values[index], array.width, kind) if node.data is None else values[index]
         scaled = w.emit(f"mul {kind} {clamped}, splat (i32 {lane.width})")
         lanes = ", ".join(f"i32 {i}" for i in range(lane.width))
         offsets = w.emit(f"add {kind} {scaled}, <{lanes}>")
-        loaded = "poison"
+        base = self.storage.element(values[array], "0")
+        space = base.rpartition(" ")[0]
+        places = []
         for i in range(lane.width):
             offset = w.emit(f"extractelement {kind} {offsets}, i64 {i}")
-            place = w.emit(f"getelementptr {lane.scalar}, {stack} {base}, i32 {offset}")
-            if node.op == "load":
-                element = w.emit(f"load {lane.scalar}, {stack} {place}")
-                loaded = w.emit(f"insertelement {lane.float} {loaded}, {lane.scalar} {element}, i64 {i}")
-            else:
-                element = w.emit(f"extractelement {lane.float} {values[node.args[2]]}, i64 {i}")
-                w.line(f"  store {lane.scalar} {element}, {stack} {place}")
-        return loaded if node.op == "load" else base
+            places.append(f"{space} {w.emit(f'getelementptr {lane.scalar}, {base}, i32 {offset}')}")
+        return places
+
+    def gather(self, places: list[str]) -> str:
+        """The elements of all lanes, as a vector."""
+        w, lane, loaded = self.w, self.w.lane, "poison"
+        for i, place in enumerate(places):
+            element = w.emit(f"load {lane.scalar}, {place}")
+            loaded = w.emit(f"insertelement {lane.float} {loaded}, {lane.scalar} {element}, i64 {i}")
+        return loaded
+
+    def scatter(self, places: list[str], vector: str) -> None:
+        """Write a vector to the elements of all lanes."""
+        w, lane = self.w, self.w.lane
+        for i, place in enumerate(places):
+            element = w.emit(f"extractelement {lane.float} {vector}, i64 {i}")
+            w.line(f"  store {lane.scalar} {element}, {place}")
 
     def clamp(self, operand: str, size: int, kind: str) -> str:
         """An index, within an array."""
@@ -153,14 +233,44 @@ class Lowering:
 
     def look_up(self, node: Expr, values: Values) -> str:
         """One number of a table."""
-        tensor, index = int(values[node.args[0]]), node.args[1]
-        uniform = index in self.uniform or self.w.lane.width == 1
+        table, index = node.args
+        if isinstance(table.data, Constants):
+            return self.constant(node, table.data, values)
+        tensor = int(values[table])
+        uniform = index.uniform or self.w.lane.width == 1
         return self.memory.look_up(tensor, self.program.inputs[tensor], values[index], uniform)
+
+    def constant(self, node: Expr, constants: Constants, values: Values) -> str:
+        """One number of a table that is part of the kernel."""
+        w, lane, index = self.w, self.w.lane, node.args[1]
+        scalar = "i32" if node.kind == INT else lane.scalar
+        name = f"@table_{constants.digest[:16]}_{scalar}"
+        pointer, numbers = self.storage.constants, constants.numbers.tolist()
+        if name not in self.globals:
+            literals = [str(x) if node.kind == INT else float_literal(x, lane.bits) for x in numbers]
+            space = pointer.partition(" ")[2]
+            text = f"{name} = internal unnamed_addr {space} constant [{len(numbers)} x {scalar}] "
+            self.globals[name] = f"{text}[{', '.join(f'{scalar} {x}' for x in literals)}], align 16"
+
+        def read(operand: str) -> str:
+            return w.emit(
+                f"load {scalar}, {pointer} {w.emit(f'getelementptr {scalar}, {pointer} {name}, i32 {operand}')}"
+            )
+
+        if index.uniform or lane.width == 1:
+            number = read(values[index])
+            return number if node.kind == INT else self.spread(number, scalar)
+        vector, kind = "poison", lane.vector(scalar)
+        for i in range(lane.width):
+            number = read(w.emit(f"extractelement {lane.vector('i32')} {values[index]}, i64 {i}"))
+            vector = w.emit(f"insertelement {kind} {vector}, {scalar} {number}, i64 {i}")
+        return vector
 
 
 CONSTRUCTS: dict[str, Callable[[Lowering, Expr, Values], str]] = {
     "const": lambda self, node, values: self.w.const(node.value),
-    "boolean": lambda self, node, values: self.w.splat("i1", "true" if node.data else "false"),
+    "any": Lowering.any,
+    "boolean": Lowering.boolean,
     "integer": Lowering.integer,
     "length": Lowering.length,
     "to_float": Lowering.to_float,

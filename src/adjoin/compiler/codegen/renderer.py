@@ -4,6 +4,7 @@ Kernels of backends differ only in their frame (a loop over blocks of environmen
 in how they reach memory (`Memory`, `Storage`); everything between is the same walk over the schedule.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from adjoin.compiler.codegen.analysis import FusedSum, fused_sums, overwritten
@@ -15,14 +16,18 @@ from adjoin.compiler.codegen.spill import Spills, find_spills
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
+from adjoin.compiler.ir.kinds import INDICES
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import Schedule
 
 Due = dict[int, list[tuple[int, int, int]]]
 """Position in the schedule -> the chunks of outputs that are complete there: output, first column, count."""
 
-RENDERED_HERE = frozenset(("input", "scratch", "scan"))
-VALUED_ELSEWHERE = frozenset(("get", "stream", "param", "table"))
+After = tuple[Expr, Callable[[], None]]
+"""A node, and what to do once it is computed."""
+
+RENDERED_HERE = frozenset(("accumulate", "input", "scratch", "scan"))
+VALUED_ELSEWHERE = frozenset(("constants", "get", "stream", "param", "table"))
 """Constructs whose values come with others: of the scan, of the frame."""
 
 
@@ -64,14 +69,20 @@ class Renderer:
         self.registers, self.block = registers, block
         self.lowering = Lowering(program, writer, memory, storage)
         self.loops = Loops(
-            program, writer, memory, storage, self.lowering, lambda schedule, values: self.region(schedule, values, {})
+            program,
+            writer,
+            memory,
+            storage,
+            self.lowering,
+            lambda schedule, values, after: self.region(schedule, values, {}, after),
         )
 
     def finish(self, head: str, globals_: str, tail: str, shared: int = 0) -> Rendered:
         """Put the text of the kernel together."""
         storage = self.storage
         storage.finish()
-        lines = [*sorted(self.w.declarations), globals_, head, "entry:", *storage.prologue, *self.w.lines, "}", tail]
+        declarations = [*sorted(self.w.declarations), *self.lowering.globals.values(), globals_]
+        lines = [*declarations, head, "entry:", *storage.prologue, *self.w.lines, "}", tail]
         return Rendered("\n".join(lines), storage.layout, storage.workspace, shared)
 
     def run(self) -> None:
@@ -95,8 +106,17 @@ class Renderer:
                 values.update({nodes[column]: row[column] for column in columns})
         self.region(schedule, values, due)
 
-    def region(self, schedule: Schedule, values: Values, due: Due) -> None:
-        """The nodes of a schedule, straight through; `values` has its parameters, and gets the rest."""
+    def region(self, schedule: Schedule, values: Values, due: Due, after: After | None = None) -> None:
+        """The nodes of a schedule, straight through; `values` has its parameters, and gets the rest.
+
+        Args:
+            schedule: what to compute.
+            values: the operands of nodes.
+            due: what to write, and when.
+            after: a node, and what to do once it is computed.
+        """
+        if after is not None and after[0] in values:
+            after[1]()
         sums = fused_sums(schedule)
         skipped = {fused.product for fused in sums.values()}
         together: Together = {}
@@ -119,20 +139,25 @@ class Renderer:
                     values.update(self.read_row(spilled, {spilled.data[1]}))
             if node in values or node in skipped or node.op in VALUED_ELSEWHERE:
                 pass
+            elif node.op == "accumulate":
+                values[node] = self.lowering.accumulate(node, values, sums.get(node))
             elif node in sums:
                 values[node] = self.fused_sum(sums[node], values)
             elif node.op == "input":
                 for other, operand in self.read_row(node, columns[node.data[0]]).items():
                     values.setdefault(other, operand)
             elif node.op == "scratch":
-                values[node] = self.storage.array(node.width)
+                kind = "i32" if node.kind == INDICES else None
+                values[node] = self.storage.array(node.width, kind)
                 if node not in complete:
-                    self.storage.clear(values[node], node.width)
+                    self.storage.clear(values[node], node.width, kind)
             elif node.op == "scan":
                 late = {value: slots[value] for value in spills.late.get(position, ())}
                 self.loops.scan(node, schedule.scans[node], values, late)
             else:
                 values[node] = self.lowering.lower(node, values, together)
+            if after is not None and node is after[0]:
+                after[1]()
             for spilled in spills.frees.get(position, ()):
                 self.storage.free_slot(slots[spilled])
             for spilled in spills.stores.get(position, ()):
@@ -168,7 +193,8 @@ class Renderer:
             if node in skipped or node.op == "get":
                 reads = []
             elif node in sums:
-                reads = [*sums[node].product.args, sums[node].other]
+                reads = [*sums[node].product.args]
+                reads += [] if node.op == "accumulate" else [sums[node].other]
             elif node.op == "scan":
                 scan = schedule.scans[node]
                 carry, captures, _, _ = scan.arguments(node)

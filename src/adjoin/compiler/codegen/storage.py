@@ -10,7 +10,7 @@ from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 
-STACK = 4096  # elements a lane that streams may take of the stack; more go to the workspace
+STACK = 8192  # elements a lane that arrays and streams may take of the stack; more go to the workspace
 
 
 class Storage(ABC):
@@ -18,12 +18,14 @@ class Storage(ABC):
 
     Attributes:
         stack: pointer type of stack memory.
+        constants: pointer type of constants of the kernel.
         prologue: code that runs once, before everything.
         zero: an operand that is 0.
         workspace: elements a lane takes: a fixed number under "", and for each run-time integer a factor.
     """
 
     stack = "ptr"
+    constants = "ptr"
 
     def __init__(self, writer: Writer, layout: Layout, words: list[str]):
         self.w = writer
@@ -55,20 +57,28 @@ class Storage(ABC):
                 f"  %spilled = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}"
             )
 
-    def array(self, elements: int) -> str:
-        """Stack memory for so many elements a lane, the same for every block and every iteration."""
-        self._on_stack += elements
-        return self.reserve(f"%stack{len(self.prologue)}", elements)
+    def array(self, elements: int, kind: str | None = None) -> str:
+        """Memory for so many elements a lane, the same for every block and every iteration; on the stack if it fits.
 
-    def clear(self, array: str, elements: int) -> None:
+        Args:
+            elements: how many.
+            kind: their LLVM type, if they are not floats.
+        """
+        if self._on_stack + elements > STACK and kind is None:
+            place = f"workspace {self._end()}"
+            self.workspace[""] += elements
+            return place
+        self._on_stack += elements
+        return self.reserve(f"%stack{len(self.prologue)}", elements, kind)
+
+    def clear(self, array: str, elements: int, kind: str | None = None) -> None:
         """Fill an array with zeros, in a loop."""
-        w, kind = self.w, self.w.lane.float
+        w, kind = self.w, kind or self.w.lane.float
         name, before = w.name()[1:], w.block
         w.line(f"  br label %{name}")
         w.label(name)
         w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
-        place = w.emit(f"getelementptr {kind}, {self.stack} {array}, i64 %{name}.i")
-        w.line(f"  store {kind} zeroinitializer, {self.stack} {place}")
+        w.line(f"  store {kind} zeroinitializer, {self.element(array, f'%{name}.i', kind)}")
         w.line(f"  %{name}.n = add i64 %{name}.i, 1")
         w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {elements}")
         w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
@@ -95,16 +105,15 @@ class Storage(ABC):
 
     def buffer(self, stream: Expr, length: int | str) -> str:
         """Memory for a stream; on the stack where it fits."""
-        if isinstance(length, int) and self._on_stack + length * stream.width <= STACK:
+        if isinstance(length, int):
             return self.array(max(1, length * stream.width))
-        key, factor = ("", length) if isinstance(length, int) else (length, 1)
         place = f"workspace {self._end()}"
-        self.workspace[key] = self.workspace.get(key, 0) + factor * stream.width
+        self.workspace[length] = self.workspace.get(length, 0) + stream.width
         return place
 
-    def element(self, buffer: str, index: str) -> str:
+    def element(self, buffer: str, index: str, kind: str | None = None) -> str:
         """The typed address of an element of a buffer; `index` is an i64 operand."""
-        w, kind = self.w, self.w.lane.float
+        w, kind = self.w, kind or self.w.lane.float
         if not buffer.startswith("workspace "):
             return f"{self.stack} {w.emit(f'getelementptr {kind}, {self.stack} {buffer}, i64 {index}')}"
         return self.workspace_element(w.emit(f"add i64 {index}, {buffer.split()[1]}"))
@@ -128,8 +137,8 @@ class Storage(ABC):
                 total = base
         return total
 
-    def reserve(self, name: str, elements: int) -> str:
+    def reserve(self, name: str, elements: int, kind: str | None = None) -> str:
         """Allocate stack memory under a name, at the start of the kernel."""
         size = self.w.lane.width * self.w.lane.bits // 8
-        self.prologue.append(f"  {name} = alloca [{elements} x {self.w.lane.float}], align {min(64, size)}")
+        self.prologue.append(f"  {name} = alloca [{elements} x {kind or self.w.lane.float}], align {min(64, size)}")
         return name

@@ -12,9 +12,9 @@ from typing import Any
 
 from adjoin.compiler.ir import pytree as tree
 from adjoin.compiler.ir.graph import Expr, Graph, as_number, current_graph, tracing
-from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INT, STREAM, TUPLE
+from adjoin.compiler.ir.kinds import BOOL, FLOAT, INDICES, INT, STREAM, TUPLE
 from adjoin.compiler.ir.ops import select
-from adjoin.compiler.ir.scratch import Scratch, consume, gather, readers, root
+from adjoin.compiler.ir.scratch import ELEMENT, Scratch, consume, readers, root
 from adjoin.errors import TraceError
 
 
@@ -39,6 +39,10 @@ class LoopBody:
             array); empty unless the carry is recorded.
         where: the capture that says whether the body does anything; where it does not in any environment that a
             processor has in hand, the loop may be left out. The body itself keeps the carry where it does not hold.
+        count: the capture that holds how many of the steps are taken, if not all.
+        proceed: a condition of the body: the loop ends before a step at which it holds in no environment that a
+            processor has in hand. The body itself keeps the carry where it does not hold.
+        detached: whether its results are constants to every derivative.
     """
 
     graph: Graph
@@ -52,19 +56,24 @@ class LoopBody:
     outputs: list[list[Expr]] = field(default_factory=list)
     recorded: list[list[int]] = field(default_factory=list)
     where: Expr | None = None
+    count: Expr | None = None
+    proceed: Expr | None = None
+    detached: bool = False
 
     @classmethod
     def begin(cls, outer: Graph, length: int | str, reverse: bool = False) -> "LoopBody":
         """A new body of a loop in a graph."""
         graph = Graph(outer)
-        return cls(graph, graph.fresh("param", (), "counter", INT), length, reverse)
+        counter = graph.fresh("param", (), "counter", INT)
+        counter.uniform = True
+        return cls(graph, counter, length, reverse)
 
     def add_carry(self, like: Expr) -> Expr:
         """A parameter for one more carried value, of the kind of another."""
         parameter = self.graph.fresh("param", (), "carry", like.kind)
-        if like.kind == ARRAY:
+        if like.kind in ELEMENT:
             parameter.width = like.width
-            gather(parameter)  # for the adjoint, which needs the elements from before the first store
+        parameter.uniform = like.kind == INT
         self.carry.append(parameter)
         return parameter
 
@@ -77,12 +86,29 @@ class LoopBody:
         """Set the condition, unless it has become a constant."""
         self.where = condition if condition is not None and condition.op == "param" else None
 
-    def record_carry(self) -> None:
-        """Stream out every carried value as it is before each step, as floats: what the adjoint starts a step from."""
-        for parameter in self.carry:
-            values = gather(parameter) if parameter.kind == ARRAY else [as_number(parameter)]
+    def copy_options(self, old: "LoopBody", mapping: dict[Expr, Expr]) -> None:
+        """Be left out, end and be differentiated as another body is, whose nodes a mapping leads to this one's."""
+        self.only_where(mapping[old.where] if old.where is not None else None)
+        self.detached = old.detached
+        if old.count is not None:
+            self.take(mapping[old.count])
+
+    def take(self, count: Expr) -> None:
+        """Set how many of the steps are taken."""
+        if count.op == "integer":
+            self.length = min(int(self.length), count.data)
+        else:
+            self.count = count
+
+    def record(self, values: Sequence[Sequence[Expr]]) -> None:
+        """Stream out every carried value as it is before each step, as floats: what the adjoint starts a step from.
+
+        Args:
+            values: of each carried value the floats, taken before the first write; none if they do not matter.
+        """
+        for parts in values:
             first = len(self.outputs)
-            self.outputs += [[value] for value in values]
+            self.outputs += [[value] for value in parts]
             self.recorded.append([*range(first, len(self.outputs))])
 
     def close(self, initial: list[Expr], streams: list[Expr]) -> Expr:
@@ -92,10 +118,8 @@ class LoopBody:
         self.captures = list(self.graph.captures.values())
         self.graph.closed = True
         captured = list(self.graph.captures)
-        arrays = [value for value in captured if value.kind == ARRAY]
-        for array in arrays:
-            gather(array)  # for the adjoint, which may run after the array has been overwritten
-        before = [reader for value in initial if value.kind == ARRAY for reader in consume(value)]
+        arrays = [value for value in captured if value.kind in ELEMENT]
+        before = [reader for value in initial if value.kind in ELEMENT for reader in consume(value)]
         node = outer.fresh("scan", (*initial, *captured, *streams, *before), self, TUPLE)
         for array in arrays:
             readers(array).append(node)
@@ -133,6 +157,8 @@ def scan(
     *,
     length: int | Expr | None = None,
     reverse: bool = False,
+    at_most: int | None = None,
+    detached: bool = False,
 ) -> tuple[Any, Any]:
     """Run `carry, output = body(step, carry, inputs)` once a step, in one loop of the kernel.
 
@@ -141,8 +167,12 @@ def scan(
             same structure, and one element of the output stream, or a dict of elements of several, or None.
         carry: any nesting of lists, tuples, dicts and object arrays of scalars, and scratch arrays.
         inputs: a Stream, or a list or tuple of them, all of one length.
-        length: number of steps where there is no input stream: a number, or an integer input of the kernel.
+        length: number of steps where there is no input stream: a number, an integer input of the kernel, or a traced
+            integer that is the same in all environments that a processor works on together.
         reverse: from the last step to the first; outputs keep the order of the inputs.
+        at_most: with a traced `length`, how many steps there can be; output streams have so many elements, of which
+            those that were not written mean nothing.
+        detached: whether the results are constants to every derivative.
 
     Returns:
         The last carry, and the Stream of outputs, or a dict of them, or None.
@@ -151,11 +181,16 @@ def scan(
     leaves = list(tree.leaves(carry))
     outer = current_graph()
     initial = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in leaves]
+    count = None
+    if isinstance(length, Expr) and length.op not in ("length", "integer"):
+        count, length = length, at_most
+        if count.kind != INT or not count.uniform or at_most is None:
+            raise TraceError("a traced trip count is an integer, the same in all environments, and needs at_most=")
     scanned = LoopBody.begin(outer, _length(length, streams), reverse)
-    for value in initial:
-        if value.kind not in (FLOAT, BOOL, ARRAY):
-            raise TraceError(f"a loop carries floats, conditions and scratch arrays, got a {value.kind} value")
-        scanned.add_carry(value)
+    scanned.detached = detached
+    if count is not None:
+        scanned.take(scanned.graph.lift(count))
+    _add_carries(scanned, initial)
     elements = []
     for stream in streams:
         parameters = scanned.add_stream(len(list(tree.leaves(stream.element))))
@@ -166,17 +201,7 @@ def scan(
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TraceError("a scan's body returns two things: the next carry, and the step's output or None")
     following, output = returned
-    if tree.structure(following) != tree.structure(carry):
-        raise TraceError(
-            f"the body changed the structure of the carry from {tree.structure(carry)} to {tree.structure(following)}"
-        )
-    for before, after in zip(scanned.carry, tree.leaves(following), strict=True):
-        after = after.array if isinstance(after, Scratch) else scanned.graph.lift(after)
-        if (after.kind, after.width) != (before.kind, before.width):
-            raise TraceError(f"the body changed a {before.kind} of the carry to a {after.kind}")
-        if after.kind == ARRAY and root(after) is not before:
-            raise TraceError("the body returned another scratch array than the one it was given in its place")
-        scanned.results.append(after)
+    scanned.results = _results(scanned, carry, following)
     outputs = output if isinstance(output, dict) else {None: output} if list(tree.leaves(output)) else {}
     for element in outputs.values():
         scanned.outputs.append([as_number(scanned.graph.lift(value)) for value in tree.leaves(element)])
@@ -188,17 +213,84 @@ def scan(
     return last, written if isinstance(output, dict) else written.get(None)
 
 
-def _as_given(values: Sequence[Expr], like: Sequence[Any]) -> Iterator[Any]:
+def _add_carries(body: LoopBody, initial: Sequence[Expr]) -> None:
+    for value in initial:
+        if value.kind not in (FLOAT, BOOL, INT, *ELEMENT):
+            raise TraceError(f"a loop carries numbers, conditions and scratch arrays, got a {value.kind} value")
+        if value.kind == INT and not value.uniform:
+            raise TraceError("an integer that a loop carries must be the same in all environments; carry a float")
+        body.add_carry(value)
+
+
+def _results(body: LoopBody, carry: Any, following: Any) -> list[Expr]:
+    """The next carry, if it is like the carry."""
+    if tree.structure(following) != tree.structure(carry):
+        raise TraceError(
+            f"the body changed the structure of the carry from {tree.structure(carry)} to {tree.structure(following)}"
+        )
+    results = []
+    for before, after in zip(body.carry, tree.leaves(following), strict=True):
+        if isinstance(after, int) and before.kind == INT:
+            after = body.graph.integer(after)
+        after = after.array if isinstance(after, Scratch) else body.graph.lift(after)
+        if (after.kind, after.width) != (before.kind, before.width):
+            raise TraceError(f"the body changed a {before.kind} of the carry to a {after.kind}")
+        if after.kind in ELEMENT and root(after) is not before:
+            raise TraceError("the body returned another scratch array than the one it was given in its place")
+        if after.kind == INT and not after.uniform:
+            raise TraceError("an integer that a loop carries must be the same in all environments; carry a float")
+        results.append(after)
+    return results
+
+
+def _as_given(values: Sequence[Expr], like: Sequence[Any], mask: Expr | None = None) -> Iterator[Any]:
     """The values, as scratch arrays where those that they stand for are."""
-    return (Scratch(value) if isinstance(one, Scratch) else value for value, one in zip(values, like, strict=True))
+    for value, one in zip(values, like, strict=True):
+        yield Scratch(value, mask, one.checked) if isinstance(one, Scratch) else value
 
 
-def loop(count: int | Expr, body: Callable[[Expr, Any], Any], carry: Any) -> Any:
-    """Run `carry = body(step, carry)` a number of times, fixed or given at run time, in one loop of the kernel."""
-    return scan(lambda step, carried, _: (body(step, carried), None), carry, length=count)[0]
+def loop(
+    count: int | Expr,
+    body: Callable[[Expr, Any], Any],
+    carry: Any,
+    *,
+    at_most: int | None = None,
+    detached: bool = False,
+) -> Any:
+    """Run `carry = body(step, carry)` a number of times, in one loop of the kernel; see `scan` for its options."""
+    steps = scan(
+        lambda step, carried, _: (body(step, carried), None), carry, length=count, at_most=at_most, detached=detached
+    )
+    return steps[0]
 
 
-def when(condition: Any, function: Callable[[Any], Any], values: Any) -> Any:
+def while_loop(condition: Callable[[Any], Any], body: Callable[[Expr, Any], Any], carry: Any, at_most: int) -> Any:
+    """Run `carry = body(step, carry)` while a condition of the carry holds, in each environment for itself.
+
+    It has no reverse derivative; see `implicit` for values that solve equations.
+
+    Args:
+        condition: takes the carry.
+        body: takes the step's index and the carry; gives the next carry, of the same structure.
+        carry: any nesting of scalars and scratch arrays of floats.
+        at_most: how often it runs at most.
+    """
+    outer = current_graph()
+    leaves = list(tree.leaves(carry))
+    initial = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in leaves]
+    looped = LoopBody.begin(outer, at_most)
+    _add_carries(looped, initial)
+    with tracing(looped.graph):
+        proceed = looped.graph.lift(condition(tree.rebuild(carry, _as_given(looped.carry, leaves))))
+        mask = None if proceed.uniform else proceed
+        carried = tree.rebuild(carry, _as_given(looped.carry, leaves, mask))
+        following = body(looped.counter, carried)
+        looped.results = _kept_elsewhere(_results(looped, carry, following), looped.carry, mask)
+    looped.proceed = proceed
+    return tree.rebuild(carry, _as_given(finals(looped.close(initial, [])), leaves))
+
+
+def when(condition: Any, function: Callable[[Any], Any], values: Any, *, detached: bool = False) -> Any:
     """`function(values)` where a condition holds, and the values as they are elsewhere.
 
     It takes no time where the condition holds in none of the environments that a processor works on together: the
@@ -207,24 +299,47 @@ def when(condition: Any, function: Callable[[Any], Any], values: Any) -> Any:
     Args:
         condition: of each environment.
         function: gives as many values in the same structure. What it computes without `values` is computed in any case.
-        values: any nesting of scalars.
+        values: any nesting of scalars and scratch arrays.
+        detached: whether the results are constants to every derivative.
     """
     outer = current_graph()
     condition = outer.lift(condition)
-    initial = [outer.lift(value) for value in tree.leaves(values)]
+    leaves = list(tree.leaves(values))
+    initial = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in leaves]
     body = LoopBody.begin(outer, 1)
-    carry = [body.add_carry(value) for value in initial]
+    body.detached = detached
+    _add_carries(body, initial)
+    holds = body.graph.lift(condition)
+    mask = None if holds.uniform and holds.op == "param" else holds
     with tracing(body.graph):
-        returned = function(tree.rebuild(values, iter(carry)))
+        returned = function(tree.rebuild(values, _as_given(body.carry, leaves, mask)))
     if tree.structure(returned) != tree.structure(values):
         raise TraceError(f"when: the function gave {tree.structure(returned)} for {tree.structure(values)}")
-    holds = body.graph.lift(condition)
-    body.results = [
-        select(holds, body.graph.lift(after), before)
-        for after, before in zip(tree.leaves(returned), carry, strict=True)
-    ]
+    body.results = _kept_elsewhere(_results(body, values, returned), body.carry, mask)
     body.only_where(holds)
-    return tree.rebuild(values, iter(finals(body.close(initial, []))))
+    return tree.rebuild(values, _as_given(finals(body.close(initial, [])), leaves))
+
+
+def _kept_elsewhere(results: Sequence[Expr], carry: Sequence[Expr], mask: Expr | None) -> list[Expr]:
+    """The results where a mask holds, and the carry elsewhere; arrays are masked when they are written."""
+    if mask is None:
+        return list(results)
+    for after, before in zip(results, carry, strict=True):
+        if after.kind in (INT, INDICES) and after is not before:
+            raise TraceError("integers are the same in all environments; change them where any(condition) holds")
+    pairs = zip(results, carry, strict=True)
+    return [after if after.kind in ELEMENT else select(mask, after, before) for after, before in pairs]
+
+
+def any_environment(condition: Any) -> Expr:
+    """Whether a condition holds in any of the environments that a processor works on together.
+
+    How many these are depends on the processor, so what is computed with it must not change a result: it decides what
+    may be left out, and where something is kept.
+    """
+    graph = current_graph()
+    condition = graph.lift(condition)
+    return condition if condition.uniform else graph.node("any", (condition,), None, BOOL)
 
 
 def inside(value: Any) -> Any:

@@ -36,7 +36,7 @@ def _describe(schedule: Schedule, numbers: dict[Expr, int], text: list[str]) -> 
         if node.op == "scan":
             scan = schedule.scans[node]
             arguments = [numbers[arg] for part in scan.arguments(node)[:3] for arg in part]
-            kind = f"{scan.body.length} {scan.body.reverse} {scan.where}"
+            kind = f"{scan.body.length} {scan.body.reverse} {scan.where} {scan.count} {scan.body.proceed is not None}"
             text.append(f"scan {number} {arguments} {kind} {scan.carry} {scan.outputs}")
             _describe_body(scan, text)
         elif node.op == "get":
@@ -44,7 +44,8 @@ def _describe(schedule: Schedule, numbers: dict[Expr, int], text: list[str]) -> 
         else:
             args = " ".join([str(numbers[arg]) for arg in node.args[:3]])
             data = "" if node.data is None else repr(node.data)
-            text.append(f"{node.op} {node.width if node.op == 'scratch' else ''} {args} {data}")
+            size = f"{node.width} {node.kind}" if node.op == "scratch" else ""
+            text.append(f"{node.op} {size} {args} {data}")
     text.append(str([numbers[target] for target in schedule.targets]))
 
 
@@ -62,8 +63,10 @@ def _describe_all(targets: Sequence[Expr], numbers: dict[Expr, int], text: list[
             continue
         data = node.data
         if node.op == "scan":
-            text.append(f"{data.length} {data.reverse} {[x is data.where for x in data.captures]}")
-            _describe_all([*data.results, *chain(*data.outputs)], numbers, text)
+            special = [(x is data.where, x is data.count) for x in data.captures]
+            text.append(f"{data.length} {data.reverse} {data.detached} {special}")
+            first = [] if data.proceed is None else [data.proceed]
+            _describe_all([*first, *data.results, *chain(*data.outputs)], numbers, text)
             data = None
         elif node.op == "implicit":
             rows = [*data.residual, *data.solved, *data.transposed]
@@ -71,5 +74,5 @@ def _describe_all(targets: Sequence[Expr], numbers: dict[Expr, int], text: list[
             data = [numbers[value] for value in rows]
         numbers[node] = len(numbers)
         place = node.index if node.op == "param" else ""
-        text.append(f"{node.op} {node.width} {[numbers[arg] for arg in node.args]} {data} {place}")
+        text.append(f"{node.op} {node.kind} {node.width} {[numbers[arg] for arg in node.args]} {data} {place}")
     text.append(str([numbers[target] for target in targets]))

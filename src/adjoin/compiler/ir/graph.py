@@ -100,8 +100,10 @@ class Graph:
 
     def capture(self, value: "Expr") -> "Expr":
         """The stand-in, in this body, for a scalar of a graph around it."""
-        if value.op in ("const", "integer", "boolean", "length"):
-            return self.node(value.op, (), value.data, value.kind)
+        if value.op in ("const", "integer", "boolean", "length", "constants"):
+            again = self.node(value.op, (), value.data, value.kind)
+            again.width = value.width
+            return again
         if self.parent is None or value.graph.depth >= self.depth:
             raise TraceError(
                 "two traced functions were mixed, or a value left its loop body without being returned from it"
@@ -110,7 +112,7 @@ class Graph:
         parameter = self.captures.get(outer)
         if parameter is None:
             parameter = self.captures[outer] = self.fresh("param", (), ("capture", outer.data), outer.kind)
-            parameter.width = outer.width
+            parameter.width, parameter.uniform = outer.width, outer.uniform
         return parameter
 
 
@@ -159,9 +161,10 @@ class Expr(Traced):
         index: its place in its graph.
         width: elements of an array or of one step of a stream.
         may_be_infinite: infinite or NaN although every input is finite, as far as a look at the operations tells.
+        uniform: of an integer or a condition: the same in all environments that a processor works on together.
     """
 
-    __slots__ = ("args", "data", "graph", "index", "kind", "may_be_infinite", "op", "width")
+    __slots__ = ("args", "data", "graph", "index", "kind", "may_be_infinite", "op", "uniform", "width")
 
     def __init__(self, graph: Graph, op: str, args: tuple["Expr", ...], data: Any, kind: str, index: int):
         self.graph = graph
@@ -172,6 +175,7 @@ class Expr(Traced):
         self.index = index
         self.width = 1
         self.may_be_infinite = OPS[op].may_be_infinite or any(arg.may_be_infinite for arg in args)
+        self.uniform = kind in (INT, BOOL) and (op in UNIFORM or _all_uniform(op, args, kind))
 
     @property
     def value(self) -> Any:
@@ -288,6 +292,19 @@ class Expr(Traced):
         return f"<{self.kind} {self.op} #{self.index}>"
 
 
+UNIFORM = frozenset(("integer", "boolean", "length", "any"))
+"""What is the same in all environments, whatever it is made of."""
+
+
+def _all_uniform(op: str, args: tuple[Expr, ...], kind: str) -> bool:
+    """Whether an operation on integers and conditions is the same in all environments, because its arguments are."""
+    if op in ("load", "lookup"):
+        return args[1].uniform
+    if op == "get":
+        return kind == INT  # loops carry no others
+    return bool(args) and op not in ("param", "to_index") and all(arg.uniform for arg in args)
+
+
 def _method(op: str) -> Callable[..., Expr]:
     return lambda *args: args[0].apply(op, args)
 
@@ -381,6 +398,11 @@ def _constant(graph: Graph, value: Any, kind: str) -> Expr:
     if kind == BOOL:
         return graph.boolean(value)
     return graph.integer(value) if kind == INT else graph.const(value)
+
+
+def integer(value: int) -> Expr:
+    """A whole number as a traced integer: what a loop counts with."""
+    return current_graph().integer(value)
 
 
 def to_float(value: Expr) -> Expr:

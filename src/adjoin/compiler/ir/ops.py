@@ -242,10 +242,13 @@ construct("table", FLAT)  # an input tensor that is read at computed indices
 construct("param", FLAT, may_be_infinite=True)  # what a body gets from outside
 construct("to_float", FLAT)  # an integer as a float
 construct("to_index", FLAT)  # the integer part of a float
+construct("constants", FLAT)  # a table of numbers known now
 construct("lookup", FLAT)  # one number of a table; no gradient goes to tables
+construct("any", FLAT)  # whether a condition holds in any environment that a processor works on together
 construct("scratch")  # a new array of zeros
 construct("load", may_be_infinite=True)  # one element of an array
 construct("store")  # the next version of an array
+construct("accumulate")  # the next version, with a number added to an element
 construct("scan")  # a loop
 construct("implicit")  # values that solve equations
 construct("get", may_be_infinite=True)  # one result of a scan or of an implicit node

@@ -1,14 +1,14 @@
 """Graphs from graphs: nodes are written again elsewhere, or with others in their place."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from adjoin.compiler.ir.control_flow import LoopBody, split_scan
-from adjoin.compiler.ir.graph import Expr, Graph, apply
+from adjoin.compiler.ir.graph import Expr, Graph, apply, as_number
 from adjoin.compiler.ir.implicit import Rule
-from adjoin.compiler.ir.kinds import TUPLE
+from adjoin.compiler.ir.kinds import ARRAY, TUPLE
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.schedule import reachable
-from adjoin.compiler.ir.scratch import load, store, zeros
+from adjoin.compiler.ir.scratch import ELEMENT, accumulate, gather, load, root, store, zeros
 
 
 def copy(
@@ -56,13 +56,39 @@ def copy_rule(node: Expr, mapping: dict[Expr, Expr], graph: Graph, record_carry:
 
 def substitute(targets: Sequence[Expr], mapping: dict[Expr, Expr], graph: Graph) -> list[Expr]:
     """The targets with some nodes of their graph replaced by others of it; what does not depend on them stays."""
-    mapping = dict(mapping)
-    for node in reachable(targets, mapping):
-        args = [mapping.get(arg, arg) for arg in node.args]
-        if all(new is old for new, old in zip(args, node.args, strict=True)):
-            continue
-        mapping[node] = rebuild_node(node, args, graph)
+    nodes, mapping = reachable(targets, mapping), dict(mapping)
+    changed = _dependents(nodes, mapping)
+    for array in {first for node in changed for first in map(root, _overwritten(node)) if first not in changed}:
+        # A parameter: what wrote into it is dead, and is written again.
+        graph.readers[array] = [
+            node for node in nodes if node not in changed and any(arg is array for arg in node.args)
+        ]
+    for node in nodes:
+        if node in changed:
+            mapping[node] = rebuild_node(node, [mapping.get(arg, arg) for arg in node.args], graph)
     return [mapping.get(target, target) for target in targets]
+
+
+def _dependents(nodes: Sequence[Expr], sources: Collection[Expr]) -> set[Expr]:
+    """The nodes that depend on some others; of an array into which one of them writes, every version does."""
+    changed: set[Expr] = set()
+    size = -1
+    while len(changed) > size:
+        size = len(changed)
+        for node in nodes:
+            if node not in changed and any(arg in sources or arg in changed for arg in node.args):
+                changed.add(node)
+        written = {root(array) for node in changed for array in _overwritten(node)}
+        changed.update(first for first in written if first.op == "scratch")
+        changed.update(node for node in nodes if any(array in written for array in _overwritten(node)))
+    return changed
+
+
+def _overwritten(node: Expr) -> Sequence[Expr]:
+    """The versions of arrays that a node takes the place of."""
+    if node.op in ("store", "accumulate"):
+        return node.args[:1]
+    return [value for value in split_scan(node)[0] if value.kind in ELEMENT] if node.op == "scan" else ()
 
 
 def rebuild_node(node: Expr, args: list[Expr], graph: Graph) -> Expr:
@@ -87,11 +113,11 @@ def copy_node(
     if node.op == "scan":
         return _copy_scan(node, args, graph, without_rules, record_carry)
     if node.op == "load":
-        return load(args[0], args[1])
-    if node.op == "store":
-        return store(args[0], args[1], args[2])
+        return load(args[0], args[1], node.data is None)
+    if node.op in ("store", "accumulate"):
+        return (store if node.op == "store" else accumulate)(args[0], args[1], args[2], node.data is None)
     if node.op == "scratch":
-        return zeros(graph, node.width)
+        return zeros(graph, node.width, node.kind, node.data is None)
     again = graph.node(node.op, tuple(args), node.data, node.kind)
     again.width = node.width
     return again
@@ -103,6 +129,7 @@ def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, 
     mapping = {old.counter: new.counter}
     for parameter in old.carry:
         mapping[parameter] = new.add_carry(parameter)
+    record = [before_step(old, k, mapping[parameter]) for k, parameter in enumerate(old.carry)] if record_carry else []
     initial, captured, streams = split_scan(node, args)
     for parameter, value in zip(old.captures, captured, strict=True):
         mapping[parameter] = new.graph.lift(value)
@@ -110,10 +137,34 @@ def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, 
         mapping.update(zip(element, new.add_stream(len(element)), strict=True))
     new.results = copy(old.results, mapping, new.graph, without_rules=without_rules)
     new.outputs = [copy(output, mapping, new.graph, without_rules=without_rules) for output in old.outputs]
-    new.only_where(mapping[old.where] if old.where is not None else None)
-    if record_carry:
-        new.record_carry()
+    new.copy_options(old, mapping)
+    if old.proceed is not None:
+        (new.proceed,) = copy([old.proceed], mapping, new.graph, without_rules=without_rules)
+    new.record(record)
     return new.close(initial, streams)
+
+
+def before_step(body: LoopBody, position: int, parameter: Expr) -> list[Expr]:
+    """The floats that tell what a carried value is before a step; none if the body does not read them."""
+    if body.detached or body.proceed is not None:
+        return []
+    if parameter.kind == ARRAY:
+        return gather(parameter) if reads_array(body.graph.nodes, body.carry[position]) else []
+    return [] if parameter.kind in ELEMENT else [as_number(parameter)]
+
+
+def reads_array(nodes: Sequence[Expr], array: Expr) -> bool:
+    """Whether an array, or what it becomes, is read by some nodes, those of loops included; adding does not count."""
+    for node in nodes:
+        if node.op == "load" and root(node.args[0]) is array:
+            return True
+        if node.op == "scan":
+            initial, captured, _ = split_scan(node)
+            inner = zip([*node.data.carry, *node.data.captures], [*initial, *captured], strict=True)
+            for parameter, value in inner:
+                if value.kind in ELEMENT and root(value) is array and reads_array(node.data.graph.nodes, parameter):
+                    return True
+    return False
 
 
 def either(value: Expr | None, default: Expr) -> Expr:

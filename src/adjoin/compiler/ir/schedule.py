@@ -35,7 +35,15 @@ class ScanSchedule:
     @property
     def where(self) -> int | None:
         """The place of the condition among the live captures, if there is one."""
-        return next((k for k, i in enumerate(self.captures) if self.body.captures[i] is self.body.where), None)
+        return self._place(self.body.where)
+
+    @property
+    def count(self) -> int | None:
+        """The place of the trip count among the live captures, if it is one."""
+        return self._place(self.body.count)
+
+    def _place(self, parameter: Expr | None) -> int | None:
+        return next((k for k, i in enumerate(self.captures) if self.body.captures[i] is parameter), None)
 
     def arguments(self, node: Expr) -> tuple[list[Expr], list[Expr], list[Expr], list[Expr]]:
         """The live arguments of the scan node: initial carry, captures, input streams, and what must run before."""
@@ -150,13 +158,15 @@ def _schedule_scan(node: Expr, wanted: set[int]) -> ScanSchedule:
     outputs = [i for i in range(len(body.outputs)) if len(body.results) + i in wanted]
     carry = sorted(i for i in wanted if i < len(body.results))
     while True:
-        targets = [body.results[i] for i in carry] + [value for i in outputs for value in body.outputs[i]]
+        first = [] if body.proceed is None else [body.proceed]
+        targets = [*first, *[body.results[i] for i in carry], *[value for i in outputs for value in body.outputs[i]]]
         schedule = make_schedule(targets)
         used = set(schedule.order)
         needed = [i for i, parameter in enumerate(body.carry) if i in carry or parameter in used]
         if needed == carry:
             break
         carry = needed
-    captures = [i for i, parameter in enumerate(body.captures) if parameter in used or parameter is body.where]
+    used.update(parameter for parameter in (body.where, body.count) if parameter is not None)
+    captures = [i for i, parameter in enumerate(body.captures) if parameter in used]
     streams = [i for i, element in enumerate(body.elements) if not used.isdisjoint(element)]
     return ScanSchedule(body, carry, captures, streams, outputs, schedule)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from adjoin.compiler.ir.graph import Expr
-from adjoin.compiler.ir.kinds import INT
+from adjoin.compiler.ir.kinds import INDICES, INT
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import ScanSchedule, Schedule
@@ -99,7 +99,8 @@ class _Machine:
         op = OPS[node.op]
         if node.kind == INT and not any(isinstance(arg, torch.Tensor) for arg in args):
             return op.fold(*args)
-        return op.reference(*[self.tensor(arg) for arg in args])
+        value = op.reference(*[self.tensor(arg) for arg in args])
+        return int(value[0]) if node.kind == INT and node.uniform else value
 
     def tensor(self, value: Any) -> torch.Tensor:
         """An integer that does not differ between environments, beside values that do."""
@@ -111,7 +112,12 @@ class _Machine:
         carry = [self.values[value] for value in initial]
         fixed = {body.captures[i]: self.values[value] for i, value in zip(scan.captures, captured, strict=True)}
         length = self.integers[body.length] if isinstance(body.length, str) else body.length
-        written: dict[int, list[Any]] = {i: [None] * length for i in scan.outputs}
+        nothing = self.like.new_full((1,), torch.nan)  # of steps that are not taken
+        written = {i: [[nothing] * len(body.outputs[i])] * length for i in scan.outputs}
+        if body.count is not None:
+            length = min(length, max(0, fixed[body.count]))
+        if body.where is not None and not fixed[body.where].any():
+            length = 0
         for step in reversed(range(length)) if body.reverse else range(length):
             inside = _Machine(self.like, self.batch, self.integers, dict(fixed))
             inside.values[body.counter] = step
@@ -119,6 +125,8 @@ class _Machine:
             for i, stream in zip(scan.streams, streams, strict=True):
                 inside.values.update(zip(body.elements[i], self.values[stream][step], strict=True))
             inside.run(scan.schedule)
+            if body.proceed is not None and not inside.values[body.proceed].any():
+                break
             carry = [inside.values[body.results[i]] for i in scan.carry]
             for i in scan.outputs:
                 written[i][step] = [inside.values[value] for value in body.outputs[i]]
@@ -150,7 +158,9 @@ def _to_index(machine: _Machine, node: Expr, value: torch.Tensor) -> torch.Tenso
     return torch.nan_to_num(value, nan=0.0).clamp(-(2.0**30), 2.0**30).to(torch.int64)
 
 
-def _look_up(machine: _Machine, node: Expr, table: torch.Tensor, index: Any) -> torch.Tensor:
+def _look_up(machine: _Machine, node: Expr, table: torch.Tensor, index: Any) -> Any:
+    if node.kind == INT and not isinstance(index, torch.Tensor):
+        return int(table[0, index])
     if not isinstance(index, torch.Tensor):
         return table[:, index]
     rows = max(len(table), len(index))
@@ -162,6 +172,23 @@ def _load(machine: _Machine, node: Expr, array: list[torch.Tensor], index: Any) 
         return array[min(max(index, 0), len(array) - 1)]
     rows = torch.stack(torch.broadcast_tensors(*array, index.to(array[0].dtype))[:-1])
     return rows.gather(0, index.clamp(0, len(array) - 1).expand(rows.shape[1:])[None])[0]
+
+
+def _constants(machine: _Machine, node: Expr) -> torch.Tensor:
+    numbers = torch.from_numpy(node.data.numbers).to(machine.like.device)
+    return (numbers.to(machine.like.dtype) if numbers.is_floating_point() else numbers.long())[None]
+
+
+def _scratch(machine: _Machine, node: Expr) -> list[Any]:
+    if node.kind == INDICES:
+        return [0] * node.width
+    return [machine.like.new_full((1,), torch.nan if node.data else 0.0)] * node.width
+
+
+def _accumulate(
+    machine: _Machine, node: Expr, array: list[torch.Tensor], index: Any, value: torch.Tensor
+) -> list[torch.Tensor]:
+    return _store(machine, node, array, index, _load(machine, node, array, index) + value)
 
 
 def _store(
@@ -180,12 +207,15 @@ CONSTRUCTS: dict[str, Callable[..., Any]] = {
     "boolean": lambda machine, node: torch.full((1,), node.data, dtype=torch.bool, device=machine.like.device),
     "integer": lambda machine, node: node.data,
     "length": lambda machine, node: machine.integers[node.data],
-    "scratch": lambda machine, node: [machine.like.new_zeros((1,))] * node.width,
+    "constants": _constants,
+    "any": lambda machine, node, condition: condition.any()[None],
+    "scratch": _scratch,
     "get": lambda machine, node, results: results[node.data],
     "to_float": _to_float,
     "to_index": _to_index,
     "lookup": _look_up,
     "load": _load,
     "store": _store,
+    "accumulate": _accumulate,
 }
 """What the constructs of a graph mean; inputs and parameters have values from the start, and scans run their body."""

@@ -19,6 +19,7 @@ class LocalStorage(Storage):
     """
 
     stack = "ptr addrspace(5)"
+    constants = "ptr addrspace(1)"
     thread = ""
 
     def workspace_element(self, index: str) -> str:
@@ -30,9 +31,9 @@ class LocalStorage(Storage):
         base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
         return f"ptr addrspace(1) {w.emit(f'getelementptr {kind}, ptr addrspace(1) {base}, i64 {index}')}"
 
-    def reserve(self, name: str, elements: int) -> str:
+    def reserve(self, name: str, elements: int, kind: str | None = None) -> str:
         """Allocate local memory under a name, at the start of the kernel."""
-        super().reserve(f"{name}.generic", elements)
+        super().reserve(f"{name}.generic", elements, kind)
         self.prologue.append(f"  {name} = addrspacecast ptr {name}.generic to {self.stack}")
         return name
 
