@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_checks import check_kernel
-from places import GROUND, KINDS, NAMES, deepest, kernel, places, random_pair, random_turn, shape, theirs, turn
+from places import GROUND, KINDS, NAMES, SIZES, deepest, kernel, places, random_pair, random_turn, shape, theirs, turn
 
 from adjoin.collision.narrow_phase import listed, points, supported
 from adjoin.collision.point import FAR
@@ -23,6 +23,7 @@ SLOTS = {
     ("sphere", "sphere"): 1,
     ("sphere", "capsule"): 1,
     ("sphere", "box"): 1,
+    ("sphere", "cylinder"): 1,
     ("capsule", "capsule"): 2,
     ("capsule", "box"): 2,
     ("box", "box"): 8,
@@ -164,10 +165,24 @@ def test_a_sphere_on_level_ground_costs_four_operations():
     assert Function(touch, {"p": 3}).kernel.program.operations == 4
 
 
-def test_kinds_that_cannot_be_tested_are_refused_with_those_that_can():
-    a, b = shape("cylinder", (0, 0, 0), turn(UNIT)), shape("hull", (0, 0, 0), turn(UNIT))
-    assert not supported("cylinder", "hull")
-    with pytest.raises(InputError) as error:
-        points(a, b)
-    assert str(error.value) == f"points: a cylinder and a hull cannot be tested for contact; these can: {listed()}"
+def test_planes_do_not_touch_and_everything_else_does():
+    for first in SIZES:
+        for second in SIZES:
+            assert supported(first, second) == ((first, second) != ("plane", "plane"))
+    with pytest.raises(InputError, match="points: a plane and a plane do not touch"):
+        points(GROUND, GROUND)
     assert "capsule and box" in listed()
+
+
+def test_pairs_without_a_closed_form_are_found_in_kernels():
+    """In either order, with the distance `FAR` where there is no point."""
+    inputs = [x.requires_grad_() for x in places(30)]
+    one, other = kernel("box", "hull"), kernel("hull", "box")
+    found, swapped = one(*inputs), other(*inputs[2:], *inputs[:2])
+    torch.testing.assert_close(swapped[0], found[0])
+    torch.testing.assert_close(swapped[2], -found[2])
+    distances, positions, normals = found
+    assert (distances[:, 1:] == FAR).any()
+    assert (distances.min(-1).values < 0.0).any()
+    gradient = torch.autograd.grad((distances[:, 0] + positions[:, 0].sum(-1) + normals[:, 0].sum(-1)).sum(), inputs)
+    assert all(x.isfinite().all() and x.abs().max() > 0.0 for x in gradient)

@@ -1,3 +1,4 @@
+import functools
 import math
 
 import numpy as np
@@ -8,9 +9,10 @@ from places import random_turn, shape, turn
 
 import adjoin
 from adjoin import trace
-from adjoin.collision.narrow_phase import points
+from adjoin.collision.narrow_phase import NARROW_PHASE, points
+from adjoin.collision.point import FAR
 from adjoin.collision.shape import Shape
-from adjoin.collision.terrain import Terrain, surface, terrain_points
+from adjoin.collision.terrain import KINDS, Terrain, surface, terrain_points
 from adjoin.errors import InputError
 from adjoin.spatial.rotation import from_quaternion
 
@@ -126,8 +128,64 @@ def test_the_kernel_passes_every_check():
     check_kernel(on_terrain.kernel, places(4, seed=1), scale=1e4, second=False)
 
 
+@functools.cache
+def narrow(kind):
+    """The distances that the search finds, and the points that are evaluated, on terrain and on a plane."""
+    on_ground, on_plane = NARROW_PHASE[kind, "terrain"], NARROW_PHASE[kind, "plane"]
+
+    @adjoin.function(p=3, q=4, heights=(ROWS, COLUMNS), r=3, s=4)
+    def touch(p, q, heights, r, s):
+        table = trace.scratch([h for row in heights for h in row])
+        ground = Terrain(ORIGIN, SPACING, ROWS, COLUMNS, lambda row, column: table[row * COLUMNS + column])
+        body = shape(kind, p, from_quaternion(tuple(q)))
+        plane = Shape("plane", (0.0, 0.0, 0.0), (from_quaternion(tuple(s)), tuple(r)))
+        found = []
+        for phase, other in ((on_ground, ground), (on_plane, plane)):
+            candidates = phase.search(body, other)
+            points = [phase.evaluate(body, other, candidate.feature) for candidate in candidates]
+            found.append([candidate.distance for candidate in candidates])
+            found.append([[point.distance, *point.position, *point.normal] for point in points])
+        return tuple(found)
+
+    return touch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_on_a_slope_is_on_a_plane(kind):
+    x, y = nodes()
+    heights = torch.tensor(0.3 * x - 0.2 * y).expand(20, -1, -1).contiguous()
+    normal = np.array([-0.3, 0.2, 1.0]) / math.sqrt(1.13)
+    axis = np.cross([0.0, 0.0, 1.0], normal)
+    angle = math.asin(np.linalg.norm(axis))
+    axis *= math.sin(0.5 * angle) / np.linalg.norm(axis)
+    s = torch.tensor([[math.cos(0.5 * angle), *axis]]).expand(20, -1).contiguous()
+    r = torch.tensor([[0.0, 0.0, 0.05]], dtype=torch.float64).expand(20, -1).contiguous()
+    p, q, _ = places(20)
+    distances, found, levels, expected = narrow(kind)(0.2 * p, q, heights, r, s)
+    real = distances < 0.5 * FAR
+    torch.testing.assert_close(found[..., 0][real], distances[real], atol=1e-12, rtol=0.0)
+    for k in range(20):
+        for level, point in zip(levels[k], expected[k], strict=True):
+            if level < 0.5 * FAR:
+                assert (found[k] - point).abs().amax(-1).min() < 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_derivatives_on_terrain(kind):
+    p, q, heights = places(5, seed=2)
+    r, s = torch.zeros(5, 3, dtype=torch.float64), torch.tensor([[1.0, 0.0, 0.0, 0.0]] * 5, dtype=torch.float64)
+    inputs = [0.5 * p, q, heights]
+    inputs = [x.requires_grad_() for x in inputs]
+
+    def nearest(*inputs):
+        distances, found, _, _ = narrow(kind)(*inputs, r, s)
+        return found[torch.arange(5), distances.argmin(-1)]
+
+    assert torch.autograd.gradcheck(nearest, inputs, atol=1e-6, rtol=1e-4)
+
+
 def test_what_cannot_stand_on_terrain_is_refused():
-    with pytest.raises(InputError, match="a cylinder cannot stand on terrain; a sphere, a capsule or a box can"):
-        terrain_points(shape("cylinder", (0, 0, 0), turn((1.0, 0.0, 0.0, 0.0))), terrain(rough()))
+    with pytest.raises(InputError, match="a plane cannot stand on terrain; these can: sphere, capsule, box, cylinder"):
+        terrain_points(shape("plane", (0, 0, 0), turn((1.0, 0.0, 0.0, 0.0))), terrain(rough()))
     with pytest.raises(InputError, match="1 rows and 5 columns"):
         Terrain(ORIGIN, SPACING, 1, 5, lambda row, column: 0.0)

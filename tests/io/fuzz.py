@@ -90,7 +90,8 @@ FILES = {
     "part.stl": stl(12),
     "part.obj": b"# part\nv 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1 1.0\nf 1 2 3\n",
     "part.dae": DAE,
-    "ascii.stl": b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\n",
+    "ascii.stl": b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\n"
+    b"endfacet\nfacet normal 1 0 0\nouter loop\nvertex 0 0 0\nvertex 0 1 0\nvertex 0 0 1\nendloop\n",
 }
 
 

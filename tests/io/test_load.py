@@ -234,7 +234,7 @@ def test_meshes_are_found_beside_the_file_and_in_packages(tmp_path):
 
     assert load("part.stl").kind == "hull"
     assert load("part.obj").vertices == ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0))
-    assert load("./ascii.stl").vertices == ((0, 0, 0), (0, 1, 0), (1, 0, 0))
+    assert load("./ascii.stl").vertices == ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0))
     with pytest.raises(ModelError, match="outside the robot's folder"):
         load("../meshes/part.stl")
     assert load("../meshes/part.stl", allow=[tmp_path / "robots"]).kind == "hull"

@@ -216,6 +216,10 @@ GOOD = {"name": "m", "bodies": (BODY,), "frames": (Frame("a", 0),)}
         ({"geometries": (Geometry("g", "box", 0, "b"),)}, "geometry 'g': link: no frame 'b'; frames: a"),
         ({"geometries": (Geometry("g", "hull", 0, "a"),)}, "geometry 'g': vertices: a hull has 0; a hull needs some"),
         (
+            {"geometries": (Geometry("g", "hull", 0, "a", vertices=((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0))),)},
+            "geometry 'g': vertices: a hull of 4 vertices in one plane has no volume; give it at least 4 that are not",
+        ),
+        (
             {"geometries": (Geometry("g", "box", 0, "a", (-1.0, 1.0, 1.0)),)},
             "geometry 'g': size is -1; it must be at least 0",
         ),

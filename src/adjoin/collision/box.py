@@ -1,5 +1,8 @@
 """Balls against boxes: spheres, and capsules by the two of their balls that hold them up."""
 
+from collections.abc import Callable
+from typing import Any
+
 from adjoin.collision.branchless import SHORT, choose, clamp, greatest, signed
 from adjoin.collision.point import Point
 from adjoin.collision.shape import Shape
@@ -68,6 +71,18 @@ def capsule_box(a: Shape, b: Shape) -> list[Point]:
     Where the axis runs along a face or an edge the balls lie at the ends of what they have in common, and they come
     together at the nearest point as it turns away.
     """
+    return [capsule_box_at(a, b, pick) for pick in (lambda low, high: low, lambda low, high: high)]
+
+
+def capsule_box_at(a: Shape, b: Shape, pick: Callable[[Scalar, Scalar], Scalar], alone: Any = False) -> Point:
+    """One of the two points, or the nearest.
+
+    Args:
+        a: the capsule.
+        b: the box.
+        pick: which of the lower and the upper end of what the axis has in common with the box.
+        alone: where it is to be the ball at the nearest point of the axis instead.
+    """
     middle = vector.apply_transposed(b.pose[0], vector.subtract(a.center, b.center))
     axis = vector.apply_transposed(b.pose[0], a.axis)
     crossings = _crossings(b.size, middle, axis)
@@ -81,18 +96,16 @@ def capsule_box(a: Shape, b: Shape) -> list[Point]:
     toward, _ = from_box(b.size, vector.add(middle, vector.scale(nearest, axis)))
     across = vector3([n * n for n in toward])
     turn = sum((n * x * x for n, x in zip(across, axis, strict=True)), 0.0)
-    gathered = turn / maximum(turn, ALONG)
+    gathered = select(alone, 1.0, turn / maximum(turn, ALONG))
     low, high = -a.half, a.half
     for beside, (first, last) in zip(across, crossings, strict=True):
         bounds = beside < ALONG
         low = maximum(low, select(bounds, first, -a.half))
         high = minimum(high, select(bounds, last, a.half))
-    points = []
-    for end in (minimum(low, a.half), maximum(high, -a.half)):
-        along = end + gathered * (nearest - end)
-        center = vector.add(a.center, vector.scale(along, a.axis))
-        points.append(ball_box(center, a.radius, b, vector.add(middle, vector.scale(along, axis))))
-    return points
+    end = pick(minimum(low, a.half), maximum(high, -a.half))
+    along = end + gathered * (nearest - end)
+    center = vector.add(a.center, vector.scale(along, a.axis))
+    return ball_box(center, a.radius, b, vector.add(middle, vector.scale(along, axis)))
 
 
 def _crossings(size: Vector3, middle: Vector3, axis: Vector3) -> list[tuple[Scalar, Scalar]]:

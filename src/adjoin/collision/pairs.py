@@ -1,7 +1,7 @@
 """Which shapes of a model can touch each other, and with which constants: MuJoCo's rules."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -45,6 +45,11 @@ class Pair:
     solref: tuple[float, float] = (0.02, 1.0)
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
     points: tuple[int, ...] | None = None
+
+    def swapped(self) -> "Pair":
+        """The same pair with its shapes in the other order."""
+        decides = {"first": "second", "second": "first"}.get(self.friction, self.friction)  # type: ignore[arg-type]
+        return replace(self, first=self.second, second=self.first, friction=decides)
 
     def coefficients(self, friction: Sequence[Sequence[Scalar]]) -> Coefficients:
         """The pair's coefficients of friction.

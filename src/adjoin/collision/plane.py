@@ -1,15 +1,20 @@
-"""Shapes against a plane: the half space below z = 0 of its frame, without end whatever size it is drawn with."""
+"""Shapes against a plane: the half space below z = 0 of its frame, without end whatever size it is drawn with.
+
+Each shape has a function that gives all its points at once; those with several also have a search for the points that
+matter (`search_...`) and a function for one of them (`..._at`), see `narrow_phase.NarrowPhase`.
+"""
 
 import math
+from collections.abc import Sequence
 
 from adjoin.collision.branchless import choose, greatest, others, signed, taken
-from adjoin.collision.point import Point, on_surface
-from adjoin.collision.shape import Shape
+from adjoin.collision.point import FAR, Candidate, Point, on_surface
+from adjoin.collision.shape import Shape, Vertices
 from adjoin.spatial import vector
 from adjoin.spatial.motion import transform_point
 from adjoin.spatial.scalar import Scalar, select, sqrt
 from adjoin.spatial.vector import Vector3, vector3
-from adjoin.trace import maximum
+from adjoin.trace import loop, maximum, to_float
 
 UPRIGHT = 0.01
 """The sine of the tilt below which the lowest point of a standing cylinder moves inwards, to its axis."""
@@ -46,6 +51,17 @@ def capsule_plane(a: Shape, b: Shape) -> list[Point]:
     ]
 
 
+def search_capsule_plane(a: Shape, b: Shape) -> list[Candidate]:
+    """The feature is the end: 1 or -1."""
+    return [Candidate(point.distance, (end,)) for point, end in zip(capsule_plane(a, b), (1.0, -1.0), strict=True)]
+
+
+def capsule_plane_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
+    """The ball at one end."""
+    center = vector.add(a.center, vector.scale(feature[0] * a.half, a.axis))
+    return ball(center, a.radius, height(b, center), b.axis)
+
+
 def box_plane(a: Shape, b: Shape) -> list[Point]:
     """Four points: the corners of the face that looks down the most, among them the lowest corner and edge."""
     columns = vector.transpose(a.pose[0])
@@ -61,6 +77,29 @@ def box_plane(a: Shape, b: Shape) -> list[Point]:
         corner = [m + f + s * u + t * v for m, f, u, v in zip(middle, face, left, right, strict=True)]
         found.append(on_surface(corner[3], vector3(corner[:3]), b.axis))
     return found
+
+
+def search_box_plane(a: Shape, b: Shape) -> list[Candidate]:
+    """The feature is the corner: the signs of its coordinates in the box's frame."""
+    slopes = vector.apply_transposed(a.pose[0], b.axis)
+    first, second = greatest(vector3([abs(slope) for slope in slopes]))
+    face = vector3([select(slope < 0.0, 1.0, -1.0) for slope in slopes])
+    level, found = height(b, a.center), []
+    for s, t in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
+        corner = (
+            select(first, face[0], s),
+            select(first, s, select(second, face[1], t)),
+            select(first | second, t, face[2]),
+        )
+        rises = [c * h * slope for c, h, slope in zip(corner, a.size, slopes, strict=True)]
+        found.append(Candidate(level + sum(rises, 0.0), corner))
+    return found
+
+
+def box_plane_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
+    """One corner."""
+    corner = transform_point(a.pose, vector3([s * h for s, h in zip(feature, a.size, strict=True)]))
+    return on_surface(height(b, corner), corner, b.axis)
 
 
 def cylinder_plane(a: Shape, b: Shape) -> list[Point]:
@@ -92,6 +131,39 @@ def cylinder_plane(a: Shape, b: Shape) -> list[Point]:
     return found
 
 
+def search_cylinder_plane(a: Shape, b: Shape) -> list[Candidate]:
+    """The lowest point of the lower end, two points of its rim, and a third or the lowest of the upper end.
+
+    The third point of the rim counts while the axis is nearer to the normal than to the plane. The feature is the end,
+    1 or -1, and the direction of the point from the axis in the cylinder's frame, 0 for the lowest point.
+    """
+    lower, upper, *rim = cylinder_plane(a, b)
+    slope = vector.dot(b.axis, a.axis)
+    end = select(slope < 0.0, 1.0, -1.0)
+    lies = slope * slope < 0.5
+    spokes = [(end, math.cos(turn), math.sin(turn)) for turn in (0.0, 2.0 * math.pi / 3.0, 4.0 * math.pi / 3.0)]
+    third = choose(lies, (upper.distance, (-end, 0.0, 0.0)), (rim[0].distance, spokes[0]))
+    return [
+        Candidate(lower.distance, (end, 0.0, 0.0)),
+        Candidate(*third),
+        *(Candidate(point.distance, spoke) for point, spoke in zip(rim[1:], spokes[1:], strict=True)),
+    ]
+
+
+def cylinder_plane_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
+    """One point of either end: a given one, or the lowest, which moves inwards as in `cylinder_plane`."""
+    end, cosine, sine = feature
+    x, y, _ = vector.transpose(a.pose[0])
+    slope = vector.dot(b.axis, a.axis)
+    outwards = vector.subtract(vector.scale(slope, a.axis), b.axis)
+    length = sqrt(maximum(vector.dot(outwards, outwards), UPRIGHT * UPRIGHT))
+    spoke = vector.add(vector.scale(cosine, x), vector.scale(sine, y))
+    lowest = (cosine == 0.0) & (sine == 0.0)
+    side = vector.scale(a.radius, choose(lowest, vector.scale(1.0 / length, outwards), spoke))
+    at = vector.add(vector.add(a.center, vector.scale(end * a.half, a.axis)), side)
+    return on_surface(height(b, at), at, b.axis)
+
+
 def ellipsoid_plane(a: Shape, b: Shape) -> list[Point]:
     """One point: the lowest, where the outward normal is the plane's reversed."""
     slopes = vector.apply_transposed(a.pose[0], b.axis)
@@ -109,6 +181,7 @@ def hull_plane(a: Shape, b: Shape) -> list[Point]:
     On a flat face they are the vertices furthest out, otherwise the lowest vertex. One so blunt that it stands out by
     less than `TILT` times the distance to its neighbors may be passed over.
     """
+    assert isinstance(a.vertices, tuple)
     slopes = vector.apply_transposed(a.pose[0], b.axis)
     middle = height(b, a.center)
     found = list(a.vertices)
@@ -119,6 +192,40 @@ def hull_plane(a: Shape, b: Shape) -> list[Point]:
             keys = [level + TILT * vector.dot(corner, v) for level, v in zip(levels, a.vertices, strict=True)]
             found.append(_least(list(zip(keys, a.vertices, strict=True)))[1])
     return [on_surface(middle + vector.dot(slopes, v), transform_point(a.pose, v), b.axis) for v in found]
+
+
+def search_hull_plane(a: Shape, b: Shape) -> list[Candidate]:
+    """The vertices that `hull_plane` finds, each once, and the lowest of all; the feature is the vertex's index."""
+    vertices = Vertices.of(a.vertices)
+    slopes = vector.apply_transposed(a.pose[0], b.axis)
+
+    def visit(i: Scalar, best: Sequence[Candidate]) -> list[Candidate]:
+        vertex = vertices[i]
+        level = vector.dot(slopes, vertex)
+        keys = [level, *(level + TILT * vector.dot(corner, vertex) for corner in _TETRAHEDRON)]
+        return [choose(key < old[0], (key, to_float(i)), old) for key, old in zip(keys, best, strict=True)]
+
+    (_, lowest), *corners = loop(vertices.count, visit, [(FAR, 0.0)] * 5, at_most=vertices.at_most, detached=True)
+    middle = height(b, a.center)
+    found: list[Candidate] = []
+    indices = [index for _, index in corners]
+    known = indices[0] == lowest
+    for index in indices[1:]:
+        known = known | (index == lowest)
+    # One that was passed over takes the place of the first.
+    indices[0] = select(known, indices[0], lowest)
+    for k, index in enumerate(indices):
+        level = vector.dot(slopes, vertices[index])
+        for before in indices[:k]:
+            level = select(index == before, FAR - middle, level)
+        found.append(Candidate(middle + level, (index,)))
+    return found
+
+
+def hull_plane_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
+    """One vertex."""
+    vertex = transform_point(a.pose, Vertices.of(a.vertices)[feature[0]])
+    return on_surface(height(b, vertex), vertex, b.axis)
 
 
 def _least(keyed: list[tuple[Scalar, Vector3]]) -> tuple[Scalar, Vector3]:

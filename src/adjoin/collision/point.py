@@ -24,6 +24,18 @@ class Point(NamedTuple):
     normal: Vector3
 
 
+class Candidate(NamedTuple):
+    """A point of contact as a search finds it, before it is computed.
+
+    Attributes:
+        distance: of the point, m, or `FAR` where there is none.
+        feature: numbers that say which point it is.
+    """
+
+    distance: Scalar
+    feature: tuple[Scalar, ...] = ()
+
+
 def on_surface(distance: Scalar, at: Vector3, normal: Vector3) -> Point:
     """The point of contact, given a point of the first shape's surface and its distance from the second's."""
     return Point(distance, vector.subtract(at, vector.scale(0.5 * distance, normal)), normal)

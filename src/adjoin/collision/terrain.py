@@ -2,21 +2,30 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
 
 from adjoin.collision.branchless import clamp
-from adjoin.collision.plane import ball
-from adjoin.collision.point import Point
-from adjoin.collision.shape import Shape
+from adjoin.collision.faces import tangents
+from adjoin.collision.plane import (
+    ball,
+    cylinder_plane_at,
+    ellipsoid_plane,
+    search_cylinder_plane,
+    search_hull_plane,
+)
+from adjoin.collision.point import FAR, Candidate, Point
+from adjoin.collision.shape import Shape, Vertices
 from adjoin.dynamics.robot import Robot
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.spatial import vector
+from adjoin.spatial.motion import transform_point
 from adjoin.spatial.scalar import Scalar, floor, is_number, select, sqrt
-from adjoin.spatial.vector import Vector3
-from adjoin.trace import minimum, to_index
+from adjoin.spatial.vector import ZERO, Vector3
+from adjoin.trace import detach, minimum, to_index
 
 LookUp = Callable[[Any, Any], Scalar]
 
@@ -44,7 +53,7 @@ class Terrain:
             raise InputError(f"Terrain: {self.rows} rows and {self.columns} columns; it needs at least 2 of each")
 
 
-KINDS = ("sphere", "capsule", "box")
+KINDS = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull")
 """Shapes that can stand on terrain."""
 
 
@@ -129,8 +138,9 @@ def _cell(x: Scalar, origin: Scalar, spacing: Scalar, count: int) -> tuple[Any, 
 def terrain_points(shape: Shape, terrain: Terrain) -> list[Point]:
     """Where a shape, the first, touches the ground, the second.
 
-    A sphere has one point, a capsule one at each end, a box one at each of its eight corners. Distances are those to
-    the plane that touches the ground straight below: exact on a slope, of first order elsewhere.
+    A sphere has one point, a capsule one at each end, a box one at each of its eight corners, anything else those that
+    it has on the plane that touches the ground under its middle. Distances are those to the plane that touches the
+    ground straight below each point: exact on a slope, of first order elsewhere.
 
     Raises:
         InputError: a shape of another kind.
@@ -147,7 +157,70 @@ def terrain_points(shape: Shape, terrain: Terrain) -> list[Point]:
         for edge in (x, y, z):
             corners = [move(corner, edge) for corner in corners for move in (vector.add, vector.subtract)]
         return [_ball(corner, 0.0, terrain) for corner in corners]
-    raise InputError(f"terrain_points: a {shape.kind} cannot stand on terrain; a sphere, a capsule or a box can")
+    if shape.kind not in KINDS:
+        raise InputError(f"terrain_points: a {shape.kind} cannot stand on terrain; these can: {', '.join(KINDS)}")
+    found = search_terrain(shape, terrain)
+    points = [terrain_point_at(shape, terrain, detach(list(candidate.feature))) for candidate in found]
+    return [
+        point._replace(distance=select(candidate.distance < 0.5 * FAR, point.distance, FAR))
+        for candidate, point in zip(found, points, strict=True)
+    ]
+
+
+def search_terrain(shape: Shape, terrain: Terrain) -> list[Candidate]:
+    """The points that `terrain_points` has.
+
+    The feature is the end of a capsule, the signs of a box's corner, or what it is on a plane.
+    """
+    if shape.kind in ("sphere", "ellipsoid"):
+        return [Candidate(terrain_point_at(shape, terrain, ()).distance)]
+    if shape.kind == "capsule":
+        features: list[tuple[Scalar, ...]] = [(1.0,), (-1.0,)]
+    elif shape.kind == "box":
+        features = list(product((1.0, -1.0), repeat=3))
+    else:
+        search = search_cylinder_plane if shape.kind == "cylinder" else search_hull_plane
+        found = search(shape, _tangent_plane(terrain, shape.center))
+        distances = [terrain_point_at(shape, terrain, one.feature).distance for one in found]
+        return [
+            Candidate(select(one.distance < 0.5 * FAR, distance, FAR), one.feature)
+            for one, distance in zip(found, distances, strict=True)
+        ]
+    return [Candidate(terrain_point_at(shape, terrain, feature).distance, feature) for feature in features]
+
+
+def terrain_point_at(shape: Shape, terrain: Terrain, feature: Sequence[Scalar]) -> Point:
+    """One of the points."""
+    if shape.kind == "sphere":
+        return _ball(shape.center, shape.radius, terrain)
+    if shape.kind == "capsule":
+        end = vector.add(shape.center, vector.scale(feature[0] * shape.half, shape.axis))
+        return _ball(end, shape.radius, terrain)
+    if shape.kind == "box":
+        corner = vector.vector3([s * h for s, h in zip(feature, shape.size, strict=True)])
+        return _ball(transform_point(shape.pose, corner), 0.0, terrain)
+    if shape.kind == "hull":
+        return _ball(transform_point(shape.pose, Vertices.of(shape.vertices)[feature[0]]), 0.0, terrain)
+    if shape.kind == "cylinder":
+        touch = cylinder_plane_at(shape, _tangent_plane(terrain, shape.center), feature)
+        return _ball(_from_first(touch), 0.0, terrain)
+    at = shape.center
+    for _ in range(3):  # the lowest point over the plane that touches the ground below the last one
+        (touch,) = ellipsoid_plane(shape, _tangent_plane(terrain, at))
+        at = _from_first(touch)
+    return _ball(at, 0.0, terrain)
+
+
+def _from_first(point: Point) -> Vector3:
+    """The place on the first shape's surface."""
+    return vector.add(point.position, vector.scale(0.5 * point.distance, point.normal))
+
+
+def _tangent_plane(terrain: Terrain, below: Vector3) -> Shape:
+    """The plane that touches the ground straight below a point."""
+    height, normal = surface(terrain, below[0], below[1])
+    axes = (*tangents(normal), normal)
+    return Shape("plane", ZERO, (vector.transpose(axes), (below[0], below[1], height)))
 
 
 def _ball(center: Vector3, radius: Scalar, terrain: Terrain) -> Point:

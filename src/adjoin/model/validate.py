@@ -4,6 +4,8 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD
@@ -80,6 +82,19 @@ def _finite(subject: Subject, field: str, numbers: Iterable[float], size: int | 
     for number in numbers:
         if not math.isfinite(number):
             raise ModelError(f"{field} is {number}", subject=subject, field=field, remedy="it must be finite")
+
+
+def _solid(subject: Subject, vertices: Sequence[Sequence[float]]) -> None:
+    """Raise if the vertices of a hull are in one plane."""
+    points = np.array(vertices)
+    extents = np.linalg.svd(points - points.mean(0), compute_uv=False)
+    if len(points) < 4 or extents[2] <= 1e-9 * extents[0]:
+        raise ModelError(
+            f"a hull of {len(points)} vertices in one plane has no volume",
+            subject=subject,
+            field="vertices",
+            remedy="give it at least 4 that are not in one plane, or a box for a plate",
+        )
 
 
 def _negative(subject: Subject, field: str, value: float) -> ModelError:
@@ -193,6 +208,8 @@ def _shapes(model: "Model") -> None:
             raise ModelError(
                 problem, subject=subject, field="vertices", remedy="a hull needs some, and nothing else has any"
             )
+        if shape.kind == "hull":
+            _solid(subject, shape.vertices)
         for field in ("friction", "solref", "solimp"):
             _finite(subject, field, getattr(shape, field))
         _finite(subject, "margin, gap, solmix", (shape.margin, shape.gap, shape.solmix))

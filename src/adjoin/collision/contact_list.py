@@ -1,0 +1,324 @@
+"""The contacts of a step as a list in arrays of the kernel, whose length is what touches.
+
+Code exists once for each pair of kinds. A loop visits the pairs of these kinds: where bounding spheres are apart in
+all environments that a processor works on together, nothing else is computed; else the narrow phase looks for points,
+and each that is near enough takes the next slot of the list. This search is not differentiated. A second loop visits
+the slots and computes distance, position and normal of each point from the feature that was found, and gradients
+pass through that.
+
+The lanes of a vector share the slots; a slot is active in the environments that have the contact. What an environment
+has is in the same order whatever its neighbors have, and adds exact zeros elsewhere, so that its numbers do not depend
+on theirs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from adjoin.collision.narrow_phase import NARROW_PHASE, NarrowPhase
+from adjoin.collision.pairs import Pair
+from adjoin.collision.point import Point
+from adjoin.collision.records import Records, indices_table
+from adjoin.collision.shape import Shape, Vertices
+from adjoin.compiler.ir.graph import Graph, tracing
+from adjoin.dynamics.state import State
+from adjoin.model.model import Model
+from adjoin.model.parts import Geometry
+from adjoin.spatial import vector
+from adjoin.spatial.motion import Transform, transform_multiply
+from adjoin.spatial.scalar import Scalar, select, sqrt
+from adjoin.spatial.vector import Matrix3, Vector3
+from adjoin.trace import Scratch, any_environment, indices, integer, loop, maximum, scratch, table, to_index, when
+
+LANES = 16
+"""The most environments that share slots: the lanes of a vector."""
+
+
+class Group(NamedTuple):
+    """The pairs of one pair of kinds.
+
+    Attributes:
+        phase: how they are tested.
+        kinds: of the first and the second shape.
+        first: the first of its pairs.
+        size: how many there are.
+    """
+
+    phase: NarrowPhase
+    kinds: tuple[str, str]
+    first: int
+    size: int
+
+    @property
+    def points(self) -> int:
+        """How many points a pair can have."""
+        return _points(self.kinds)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The pairs that can touch, in the order in which they are tested.
+
+    Attributes:
+        model: the robots and what is around them.
+        pairs: in groups of one pair of kinds each.
+        groups: these groups.
+        max_contacts: how many contacts an environment may have.
+    """
+
+    model: Model
+    pairs: tuple[Pair, ...]
+    groups: tuple[Group, ...]
+    max_contacts: int
+
+    @classmethod
+    def of(cls, model: Model, pairs: Sequence[Pair], max_contacts: int | None = None) -> "Candidates":
+        """Order the pairs of a model; by default there is room for what a robot and loose bodies need."""
+        by_kinds: dict[tuple[str, str], list[Pair]] = {}
+        for pair in pairs:
+            kinds = model.geometries[pair.first].kind, model.geometries[pair.second].kind
+            if kinds not in NARROW_PHASE:
+                pair, kinds = pair.swapped(), (kinds[1], kinds[0])
+            by_kinds.setdefault(kinds, []).append(pair)
+        ordered, groups = [], []
+        for kinds in NARROW_PHASE:
+            if kinds in by_kinds:
+                groups.append(Group(NARROW_PHASE[kinds], kinds, len(ordered), len(by_kinds[kinds])))
+                ordered += by_kinds[kinds]
+        points = sum(group.size * group.points for group in groups)
+        room = 32 + 4 * len(model.bodies) if max_contacts is None else max_contacts
+        return cls(model, tuple(ordered), tuple(groups), min(points, room))
+
+    @cached_property
+    def slots(self) -> int:
+        """How many slots there are: never too few for the lanes of a vector, each of which is within its bounds."""
+        points = sum(group.size * group.points for group in self.groups)
+        return min(points, LANES * self.max_contacts)
+
+    @cached_property
+    def shapes(self) -> list[int]:
+        """The shapes that can touch."""
+        return sorted({index for pair in self.pairs for index in (pair.first, pair.second)})
+
+
+class Shapes:
+    """The shapes that can touch, where they are now, in arrays of the kernel."""
+
+    def __init__(self, state: State, candidates: Candidates):
+        robot, used = state.robot, candidates.shapes
+        geometries = [robot.model.geometries[index] for index in used]
+        bodies = sorted({geometry.body for geometry in geometries})
+        poses = scratch([x for body in bodies for x in _flat(state.pose(body))], checked=False)
+        placed = Records([_flat(robot.geometries[index]) for index in used])
+        of_body = indices_table([bodies.index(geometry.body) for geometry in geometries])
+
+        def place(i: Any, array: Scratch) -> Scratch:
+            body = of_body[i] * 12
+            pose = transform_multiply(_transform([poses[body + k] for k in range(12)]), _transform(placed[i]))
+            for k, x in enumerate(_flat(pose)):
+                array[i * 12 + k] = x
+            return array
+
+        self.poses = loop(len(used), place, scratch(12 * len(used), checked=False, cleared=False))
+        sizes = robot.numbers("geometry_size")
+        self.sizes = Records([tuple(sizes[index]) for index in used])
+        self.radii = Records(
+            [(bounding_radius(geometry, sizes[i]),) for geometry, i in zip(geometries, used, strict=True)]
+        )
+        self.number = {index: i for i, index in enumerate(used)}
+        counts = [len(geometry.vertices) for geometry in geometries]
+        if any(counts):
+            self.vertices = table([x for geometry in geometries for x in geometry.vertices], checked=False)
+            self.starts = indices_table([0, *accumulate(counts)][:-1])
+            self.counts, self.most = indices_table(counts), max(counts)
+
+    def pose(self, i: Any) -> Transform:
+        """Of a shape in the world."""
+        return _transform([self.poses[i * 12 + k] for k in range(12)])
+
+    def shape(self, kind: Any, i: Any) -> Shape:
+        """A shape, by its place among those that can touch."""
+        vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most) if kind == "hull" else ()
+        return Shape(kind, vector.vector3(self.sizes[i]), self.pose(i), vertices)
+
+
+Visit = Callable[[Callable[[Any, Sequence[Scalar], Any], Any], Any], Any]
+"""A loop over the slots: takes what it calls for each, with its numbers and the carry; and the first carry."""
+
+
+class ContactList(NamedTuple):
+    """The contacts of a step, by slot.
+
+    Attributes:
+        count: how many slots are taken.
+        needed: how many contacts the environment has.
+        pair: which pair of the candidates, the same in all environments.
+        active: 1 where the environment has this contact, else 0.
+        distance: between the surfaces, m.
+        position: in the world, three numbers a slot, m.
+        normal: from the second shape toward the first, three numbers a slot.
+        tangent: a direction across the normal, three numbers a slot.
+    """
+
+    count: Any
+    needed: Scalar
+    pair: Scratch
+    active: Scratch
+    distance: Scratch
+    position: Scratch
+    normal: Scratch
+    tangent: Scratch
+
+    def axes(self, slot: Any) -> Matrix3:
+        """The normal of a slot and two directions across it."""
+        normal, tangent = _vector(self.normal, slot), _vector(self.tangent, slot)
+        return normal, tangent, vector.cross(normal, tangent)
+
+    def point(self, slot: Any) -> Point:
+        """The point of a slot."""
+        return Point(self.distance[slot], _vector(self.position, slot), _vector(self.normal, slot))
+
+    def compacted(self, size: int, visit: Visit, defaults: Sequence[float]) -> list[list[Scalar]]:
+        """Numbers of the contacts that an environment has, one row each, in order; after the last come defaults.
+
+        Args:
+            size: how many rows there are.
+            visit: calls `write(slot, numbers, carry)` in a loop over the slots.
+            defaults: a row without a contact.
+        """
+        width = len(defaults)
+        rows = scratch([x for _ in range(size) for x in defaults])
+
+        def write(slot: Any, numbers: Sequence[Scalar], carry: Any) -> Any:
+            rows, count = carry
+            active, first = self.active[slot] > 0.5, to_index(count) * width
+            for k, x in enumerate(numbers):
+                rows[first + k] = select(active, x, rows[first + k])
+            return rows, count + self.active[slot]
+
+        rows, _ = visit(write, (rows, 0.0))
+        return [[rows[i * width + k] for k in range(width)] for i in range(size)]
+
+
+Tangent = Callable[[Shape, Shape, Vector3], Vector3]
+"""A direction across the normal of a contact of two shapes."""
+
+
+def find_contacts(state: State, candidates: Candidates, tangent_of: Tangent) -> ContactList:
+    """The contacts of a state: those of all pairs that are nearer than their margin."""
+    shapes, slots = Shapes(state, candidates), candidates.slots
+    first = indices_table([shapes.number[pair.first] for pair in candidates.pairs])
+    second = indices_table([shapes.number[pair.second] for pair in candidates.pairs])
+    reach = Records([(pair.margin,) for pair in candidates.pairs])
+    width = max(group.phase.features for group in candidates.groups)
+
+    pair, active = indices(slots, checked=False, cleared=False), scratch(slots, checked=False, cleared=False)
+    feature = scratch(max(width * slots, 1), checked=False, cleared=False)
+    carry: Any = (integer(0), 0.0, pair, active, feature)
+    ends = [integer(0)]
+    for group in candidates.groups:
+
+        def visit(i: Any, carry: Any, group: Group = group) -> Any:
+            index = group.first + i
+            a, b, margin = first[index], second[index], reach[index][0]
+            near = _near(shapes, group.kinds, a, b, margin)
+
+            def test(carry: Any) -> Any:
+                one, other = shapes.shape(group.kinds[0], a), shapes.shape(group.kinds[1], b)
+                for candidate in group.phase.search(one, other):
+                    touches = near & (candidate.distance < margin)
+
+                    def claim(carry: Any, touches: Any = touches, candidate: Any = candidate) -> Any:
+                        count, needed, pair, active, feature = carry
+                        mark = select(touches, 1.0, 0.0)
+                        pair[count] = index
+                        active[count] = mark
+                        for k, x in enumerate(candidate.feature):
+                            feature[count * width + k] = x
+                        return count + 1, needed + mark, pair, active, feature
+
+                    room = carry[0] < slots
+                    carry = when(any_environment(touches) & room, claim, carry, detached=True)
+                return carry
+
+            return when(any_environment(near), test, carry, detached=True)
+
+        carry = loop(group.size, visit, carry, detached=True)
+        ends.append(carry[0])
+    count, needed, pair, active, feature = carry
+
+    found: Any = tuple(scratch(n * slots, checked=False, cleared=False) for n in (1, 3, 3, 3))
+    for group, begin, end in zip(candidates.groups, ends, ends[1:], strict=False):
+
+        def evaluate(i: Any, arrays: Any, group: Group = group, begin: Any = begin) -> Any:
+            distance, *vectors = arrays
+            slot = begin + i
+            index = pair[slot]
+            one, other = shapes.shape(group.kinds[0], first[index]), shapes.shape(group.kinds[1], second[index])
+            point = group.phase.evaluate(one, other, [feature[slot * width + k] for k in range(group.phase.features)])
+            distance[slot] = point.distance
+            across = tangent_of(one, other, point.normal)
+            for array, values in zip(vectors, (point.position, point.normal, across), strict=True):
+                for k in range(3):
+                    array[slot * 3 + k] = values[k]
+            return distance, *vectors
+
+        most = min(slots, group.size * group.points)
+        found = loop(end - begin, evaluate, found, at_most=most)
+    return ContactList(count, needed, pair, active, *found)
+
+
+def _near(shapes: Shapes, kinds: tuple[str, str], a: Any, b: Any, margin: Scalar) -> Any:
+    """Whether bounding spheres are nearer than the margin; of a plane, whether the sphere is."""
+    one, other = (vector.vector3([shapes.poses[i * 12 + 9 + k] for k in range(3)]) for i in (a, b))
+    apart = vector.subtract(one, other)
+    if kinds[1] == "plane":
+        axis = vector.vector3([shapes.poses[b * 12 + 3 * k + 2] for k in range(3)])
+        return vector.dot(axis, apart) < shapes.radii[a][0] + margin
+    most = shapes.radii[a][0] + shapes.radii[b][0] + margin
+    return vector.dot(apart, apart) < most * most
+
+
+def bounding_radius(geometry: Geometry, size: Sequence[Scalar]) -> Scalar:
+    """The greatest distance of a shape's points from the origin of its frame; 0 for a plane, which has no end."""
+    match geometry.kind:
+        case "sphere":
+            return size[0]
+        case "capsule":
+            return size[0] + size[1]
+        case "cylinder":
+            return sqrt(size[0] * size[0] + size[1] * size[1])
+        case "box":
+            return sqrt(size[0] * size[0] + size[1] * size[1] + size[2] * size[2])
+        case "ellipsoid":
+            return maximum(maximum(size[0], size[1]), size[2])
+        case "hull":
+            return max(math.hypot(*vertex) for vertex in geometry.vertices)
+    return 0.0
+
+
+@cache
+def _points(kinds: tuple[str, str]) -> int:
+    """How many points two kinds of shapes can have."""
+    with tracing(graph := Graph()):
+        numbers = [graph.fresh("input", (), (0, i)) for i in range(15)]
+        corners = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+        a, b = (Shape(kind, vector.vector3(numbers[:3]), _transform(numbers[3:]), corners) for kind in kinds)  # type: ignore[arg-type]
+        return len(NARROW_PHASE[kinds].search(a, b))
+
+
+def _flat(pose: Transform) -> list[Scalar]:
+    rotation, position = pose
+    return [*(x for row in rotation for x in row), *position]
+
+
+def _transform(numbers: Sequence[Scalar]) -> Transform:
+    x = tuple(numbers)
+    return ((x[0:3], x[3:6], x[6:9]), x[9:12])  # type: ignore[return-value]
+
+
+def _vector(array: Scratch, slot: Any) -> Vector3:
+    return vector.vector3([array[slot * 3 + k] for k in range(3)])
