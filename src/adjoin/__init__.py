@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from adjoin.constraints.adjoints import AnticipatingAdjoint, ImplicitAdjoint, UnrolledAdjoint
     from adjoin.constraints.compliant import Compliant
     from adjoin.constraints.joint_equality import JointEquality
+    from adjoin.constraints.newton import Newton
     from adjoin.constraints.pgs import PGS
     from adjoin.dynamics.aba import aba, minverse
     from adjoin.dynamics.call import compute
@@ -75,6 +76,7 @@ __all__ = [
     "Keyframe",
     "Mimic",
     "Model",
+    "Newton",
     "PerEnvironment",
     "PerStep",
     "SemiImplicit",
@@ -142,6 +144,7 @@ _MODULES = {
     "adjoin.constraints.adjoints": ("AnticipatingAdjoint", "ImplicitAdjoint", "UnrolledAdjoint"),
     "adjoin.constraints.compliant": ("Compliant",),
     "adjoin.constraints.joint_equality": ("JointEquality",),
+    "adjoin.constraints.newton": ("Newton",),
     "adjoin.constraints.pgs": ("PGS",),
     "adjoin.dynamics.aba": ("aba", "minverse"),
     "adjoin.dynamics.call": ("compute",),

@@ -197,11 +197,13 @@ def test_info_says_what_is_not_simulated(told, data, tmp_path):
     (tmp_path / "extended.urdf").write_bytes(extended)
     assert data("info extended.urdf")["not_simulated"] == ["<gazebo> elements, which are another tool's (2)"]
     pytest.importorskip("mujoco")
-    (tmp_path / "scene.xml").write_text("""<mujoco><worldbody><body name="a"><joint name="j"/><geom size="1"/></body>
+    (
+        tmp_path / "scene.xml"
+    ).write_text("""<mujoco><worldbody><body name="a"><joint name="j"/><geom type="box" size="1 1 1"/></body>
         <geom type="cylinder" size="1 1"/></worldbody>
         <tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon></mujoco>""")
     assert told("info scene.xml")[0].endswith(
-        "Not simulated\n  tendons (t)\n  contact between cylinder and sphere (1 pairs)\n"
+        "Not simulated\n  tendons (t)\n  contact between box and cylinder, other than by Newton (1 pairs)\n"
     )
     assert "not supported: tendons (t); pass --unsupported warn" in told("info scene.xml --unsupported error", 1)[1]
 

@@ -63,6 +63,7 @@ def test_these_are_the_values_of_a_step():
         "status",
         "acceleration",
         "contacts",
+        "contact_count",
         "constraint_modes",
         "fault",
     ]
@@ -144,6 +145,7 @@ def test_robots_that_cannot_touch_have_contacts_of_no_points():
             outputs = ["contacts", "constraint_modes"]
             path = sim.rollout(sim.state(batch=batch), steps=STEPS, outputs=outputs, every=every)
             assert {name: tuple(x.shape) for name, x in path.outputs["contacts"]._asdict().items()} == {
+                "pair": (STEPS, *batch, 0),
                 "distance": (STEPS, *batch, 0),
                 "position": (STEPS, *batch, 0, 3),
                 "normal": (STEPS, *batch, 0, 3),

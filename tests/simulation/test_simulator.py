@@ -58,6 +58,7 @@ def test_shapes(batch):
     assert {name: x.shape for name, x in carry(path).items()} == {name: (5, *shape) for name, shape in shapes.items()}
     assert path.outputs.keys() == {"contacts"}
     assert {name: x.shape for name, x in path.outputs["contacts"]._asdict().items()} == {
+        "pair": (4, *batch, 5),
         "distance": (4, *batch, 5),
         "position": (4, *batch, 5, 3),
         "normal": (4, *batch, 5, 3),

@@ -117,10 +117,21 @@ def test_legs_stand_on_rough_ground():
     assert float(force.sum(0)[2]) == pytest.approx(model.mass * 9.81, rel=0.02)
 
 
-def test_shapes_that_cannot_stand_are_named():
-    model = adjoin.robots.load("laikago")
-    with pytest.raises(InputError, match="is a cylinder; on terrain stand: sphere, capsule, box"):
-        Simulator(model, pairs=[("FR_hip", "ground")], terrain=slope(0.1))
+def test_a_cylinder_stands_on_terrain():
+    model = adjoin.load(
+        """<mujoco><worldbody><body pos="0 0 0.2"><freejoint/>
+        <geom name="drum" type="cylinder" size="0.1 0.15"/></body></worldbody></mujoco>"""
+    )
+    sim = Simulator(model, 1e-3, terrain=Heightfield(0.05 + torch.zeros(20, 20), 0.1))
+    q = model.neutral(dtype=torch.float64)
+    q[2] = 0.205
+    last = sim.rollout(sim.state(q), torch.zeros(400, 0, dtype=torch.float64)).last
+    assert last.q[2].item() == pytest.approx(0.2, abs=1e-3)
+    assert last.q[3].item() == pytest.approx(1.0, abs=1e-6)
+    assert float(sim.contacts(last).force.sum(0)[2]) == pytest.approx(model.mass * 9.81, rel=1e-3)
+
+
+def test_heights_are_checked():
     sim = Simulator(adjoin.robots.load("ball"))
     with pytest.raises(InputError, match="'terrain' is not a parameter of this simulator"):
         sim.step(sim.state(), params={"terrain": torch.zeros(3, 3)})

@@ -136,12 +136,12 @@ def basis(normal: Vector3) -> Matrix3:
     return normal, (1.0 + side * x * x * a, side * b, -(side * x)), (b, side + y * y * a, -y)
 
 
-def joint_limits(state: State) -> list[Block]:
-    """The joint limits: of each joint the one that is nearer."""
+def nearest_limits(state: State) -> list[tuple[int, Scalar, Scalar]]:
+    """Of each joint with limits: its body, the side of the limit that is nearer (1 below, -1 above), and the gap."""
     robot = state.robot
     lower, upper = robot.numbers("lower"), robot.numbers("upper")
-    found = []
-    for body, (joint, at) in enumerate(zip(robot.model.joints, robot.model.coordinates, strict=True)):
+    limits = []
+    for body, joint in enumerate(robot.model.joints):
         if joint.type.limited != "coordinate":
             continue
         least, greatest = lower[body], upper[body]
@@ -151,16 +151,25 @@ def joint_limits(state: State) -> list[Block]:
         place = state.coordinates(body)[0]
         below, above = place - least, greatest - place
         if open_above:
-            gap, side = below, 1.0
+            limits.append((body, 1.0, below))
         elif open_below:
-            gap, side = above, -1.0
+            limits.append((body, -1.0, above))
         else:
-            gap, side = minimum(below, above), select(below <= above, 1.0, -1.0)
-        jacobian: list[Scalar] = [0.0] * robot.nv
+            limits.append((body, select(below <= above, 1.0, -1.0), minimum(below, above)))
+    return limits
+
+
+def joint_limits(state: State) -> list[Block]:
+    """The joint limits: of each joint the one that is nearer."""
+    blocks: list[Block] = []
+    for body, side, gap in nearest_limits(state):
+        at = state.robot.model.coordinates[body]
+        jacobian: list[Scalar] = [0.0] * state.robot.nv
         jacobian[at.v] = side * at.multiplier
         speed = jacobian[at.v] * state.v[at.v]
-        found.append(JointLimitBlock((Row(jacobian, speed, gap, joint.type.units[0] == "rad"),)))
-    return found
+        turning = state.robot.model.joints[body].type.units[0] == "rad"
+        blocks.append(JointLimitBlock((Row(jacobian, speed, gap, turning),)))
+    return blocks
 
 
 def joint_frictions(state: State, dt: float) -> list[Block]:

@@ -4,8 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from adjoin.collision.contact_list import Candidates, ContactList, Tangent, Visit
 from adjoin.constraints.blocks import Block
+from adjoin.constraints.inverse_weights import InverseWeights
+from adjoin.constraints.rows import Equality
 from adjoin.dynamics.linear import Rows
+from adjoin.dynamics.state import State
 from adjoin.spatial.scalar import Scalar
 
 
@@ -15,6 +19,7 @@ class FreeMotion:
 
     Attributes:
         inertia: H, nv rows of nv scalars; structural zeros are the number 0.
+        damping: What of H is implicit damping, nv scalars on its diagonal.
         rhs: The impulses of everything but the constraints, nv scalars.
         residual: Computes H dv - rhs for any dv, in the way that is cheapest to differentiate.
         mass: The mass of everything that moves, kg.
@@ -22,6 +27,7 @@ class FreeMotion:
     """
 
     inertia: Rows
+    damping: list[Scalar]
     rhs: list[Scalar]
     residual: Callable[[Sequence[Scalar]], list[Scalar]]
     mass: Scalar
@@ -40,6 +46,40 @@ class ConstraintSolution(NamedTuple):
     change: list[Scalar]
     impulses: list[Scalar]
     modes: list[Scalar]
+
+
+class ListedSolution(NamedTuple):
+    """The outcome of a step whose contacts are a list.
+
+    Attributes:
+        change: The change of velocity dv, nv scalars.
+        visit: Calls `write(slot, [mode, force in world axes], carry)` for each contact, see `ContactList.compacted`.
+        modes: What each of the other constraints does.
+    """
+
+    change: list[Scalar]
+    visit: Visit
+    modes: list[Scalar]
+
+
+class Scene(NamedTuple):
+    """What a step whose contacts are a list is solved with.
+
+    Attributes:
+        state: The robot.
+        candidates: The pairs that can touch.
+        contacts: What touches; None if nothing can.
+        constraints: Equalities.
+        limits: Whether joints have limits.
+        weights: How light bodies and coordinates are.
+    """
+
+    state: State
+    candidates: Candidates
+    contacts: ContactList | None
+    constraints: Sequence[Equality]
+    limits: bool
+    weights: InverseWeights
 
 
 class Solver(Protocol):
@@ -68,4 +108,32 @@ class Solver(Protocol):
             blocks: The constraints.
             start: The contact impulses of the step before, if they are kept.
         """
+        ...
+
+
+class ListedSolver(Protocol):
+    """A solver of steps whose contacts are a list."""
+
+    @property
+    def warm(self) -> bool:
+        """Whether a step starts from the contact impulses of the one before."""
+        ...
+
+    @property
+    def elliptic(self) -> bool | None:
+        """Whether friction is bounded by a cone instead of a pyramid; None for what the model says."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the numbers that calls may pass as `params`, each as `contact_<name>`."""
+        ...
+
+    @property
+    def tangent(self) -> Tangent:
+        """How the directions of friction are chosen."""
+        ...
+
+    def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
+        """Solve a step with its constraints."""
         ...

@@ -1,6 +1,6 @@
 """The `<adjoin>` element of a URDF: what a model has and URDF has no words for. Other tools pass it over.
 
-    <adjoin version="1" gravity="0 0 -9.81" parents_touch="0">
+    <adjoin version="1" gravity="0 0 -9.81" parents_touch="0" elliptic="0" impratio="1">
       <joint name="knee" armature="0.01" stiffness="5" spring_reference="0.2"/>
       <joint name="rail" no_lower="1" no_upper="1" no_velocity="1" no_effort="1"/>
       <link name="hip" massless="1"/>
@@ -20,7 +20,7 @@ Numbers per degree of freedom are given one by one, or once for all.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adjoin.errors import Subject, unknown_name_parts
 from adjoin.io.xml import Element
@@ -33,8 +33,16 @@ from adjoin.spatial.vector import vector3
 VERSION = "1"
 JOINT_FIELDS = ("damping", "friction", "armature", "stiffness")
 CONTACT_NUMBERS: dict[str, int] = {"friction": 3, "margin": 1, "gap": 1, "solmix": 1, "solref": 2, "solimp": 5}
+CONTACT_NUMBERS |= {"inverse_weight": 2}
 CONTACT_WHOLE = ("contype", "conaffinity", "condim", "priority")
 PAIR_NUMBERS: dict[str, int] = {"friction": 5, "margin": 1, "gap": 1, "solref": 2, "solimp": 5}
+JOINT_NUMBERS: dict[str, int] = {
+    "limit_margin": 1,
+    "limit_solref": 2,
+    "limit_solimp": 5,
+    "friction_solref": 2,
+    "friction_solimp": 5,
+}
 UNLIMITED: dict[str, tuple[str, float]] = {
     "no_lower": ("lower", -math.inf),
     "no_upper": ("upper", math.inf),
@@ -54,6 +62,10 @@ def read(block: Element, description: Description) -> None:
         description.more["gravity"] = block.numbers("gravity", 3)
     if "parents_touch" in block.attributes:
         description.more["parents_touch"] = bool(block.integer("parents_touch", 0))
+    if "elliptic" in block.attributes:
+        description.more["elliptic"] = bool(block.integer("elliptic", 0))
+    if "impratio" in block.attributes:
+        description.more["impratio"] = block.number("impratio")
     reader = _Reader(description)
     readers: dict[str, Callable[[Element], None]] = {
         "joint": reader.joint,
@@ -102,13 +114,14 @@ class _Reader:
 
     def joint(self, element: Element) -> None:
         edge, joint = self._moving(element, "name")
-        changes: dict[str, tuple[float, ...] | float] = {}
+        changes: dict[str, Any] = {}
         for name in JOINT_FIELDS:
             if name in element.attributes:
                 values = _per_dof(element, name, joint.type.nv)
                 if min(values) < 0.0:
                     element.fail(f"{name} is {min(values):g}", "it must be at least 0", field=name)
                 changes[name] = values
+        changes.update(_constants(element, JOINT_NUMBERS, ()))
         if "spring_reference" in element.attributes:
             changes["spring_reference"] = element.numbers("spring_reference", joint.type.nq)
         if "constants" in element.attributes:

@@ -24,14 +24,11 @@ from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
-from adjoin.model.parts import WORLD, Actuator, ContactPair, Geometry
+from adjoin.model.parts import INITIAL, WORLD, Actuator, ContactPair, Geometry
 from adjoin.spatial.inertia import rotate
 from adjoin.spatial.motion import Transform, transform_compose
 from adjoin.spatial.rotation import from_quaternion, quaternion_normalize, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO, apply_transposed, negate, subtract, vector3
-
-INITIAL = "qpos0"
-"""Name of the keyframe that holds the configuration MuJoCo starts from."""
 
 _SHAPES = {
     "mjGEOM_PLANE": "plane",
@@ -143,6 +140,8 @@ class _Reader:
             more={
                 "gravity": (0.0, 0.0, 0.0) if gravity_off else _vector(m.opt.gravity),
                 "parents_touch": bool(filter_off),
+                "elliptic": int(m.opt.cone) == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC),
+                "impratio": float(m.opt.impratio),
             },
         )
 
@@ -183,6 +182,11 @@ class _Reader:
             armature=_floats(m.dof_armature[dof : dof + nv]),
             stiffness=(float(np.ravel(m.jnt_stiffness[j])[0]),) * nv if not kind.floating else (0.0,) * nv,
             spring_reference=_floats(m.qpos_spring[start : start + kind.nq]),
+            limit_margin=float(m.jnt_margin[j]),
+            limit_solref=_floats(m.jnt_solref[j][:2]),  # type: ignore[arg-type]
+            limit_solimp=_floats(m.jnt_solimp[j][:5]),  # type: ignore[arg-type]
+            friction_solref=_floats(m.dof_solref[dof][:2]),  # type: ignore[arg-type]
+            friction_solimp=_floats(m.dof_solimp[dof][:5]),  # type: ignore[arg-type]
         )
 
     def _axis(self, j: int) -> Vec3:
@@ -263,6 +267,7 @@ class _Reader:
                     solmix=float(m.geom_solmix[g]),
                     solref=_floats(m.geom_solref[g][:2]),  # type: ignore[arg-type]
                     solimp=_floats(m.geom_solimp[g][:5]),  # type: ignore[arg-type]
+                    inverse_weight=_floats(m.body_invweight0[m.geom_bodyid[g]]),  # type: ignore[arg-type]
                 )
             )
 

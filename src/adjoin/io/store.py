@@ -67,6 +67,8 @@ def to_bytes(model: Model) -> bytes:
         "format": FORMAT,
         "name": model.name,
         "parents_touch": model.parents_touch,
+        "elliptic": model.elliptic,
+        "impratio": model.impratio,
         "exclusions": [list(pair) for pair in model.exclusions],
     }
     for part, record in _PARTS.items():
@@ -109,9 +111,11 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
         name=reader.value("name", str),
         gravity=tuple(reader.column("gravity", (3,)).tolist()),  # type: ignore[arg-type]
         parents_touch=reader.value("parents_touch", bool),
+        elliptic=reader.value("elliptic", bool),
+        impratio=float(reader.value("impratio", float)),
         exclusions=tuple((first, second) for first, second in exclusions),
         fixture=fixture[0],
-        **parts,
+        **parts,  # type: ignore[arg-type]
     )
 
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, fields, replace
 from xml.sax.saxutils import quoteattr
 
 from adjoin.errors import ModelError
-from adjoin.io.extension import CONTACT_NUMBERS, CONTACT_WHOLE, JOINT_FIELDS, PAIR_NUMBERS, UNLIMITED, VERSION
+from adjoin.io.extension import (
+    CONTACT_NUMBERS,
+    CONTACT_WHOLE,
+    JOINT_FIELDS,
+    JOINT_NUMBERS,
+    PAIR_NUMBERS,
+    UNLIMITED,
+    VERSION,
+)
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, ContactPair, Frame, Geometry
@@ -179,6 +187,7 @@ class _Writer:
             kind, extra["kind"] = "continuous", "revolute"
         if joint.constants:
             extra["constants"] = numbers(joint.constants)
+        extra |= _changed(joint, JOINT_NUMBERS, (), {f.name: f.default for f in fields(Joint)})
         children = _origin((body.rotation, body.position))
         children += _tag("parent", {"link": self.carriers[body.parent]})
         children += _tag("child", {"link": self.carriers[index]})
@@ -248,6 +257,10 @@ class _Writer:
             attributes["gravity"] = numbers(model.gravity)
         if model.parents_touch:
             attributes["parents_touch"] = "1"
+        if model.elliptic:
+            attributes["elliptic"] = "1"
+        if model.impratio != 1.0:
+            attributes["impratio"] = number(model.impratio)
         return _tag("adjoin", attributes, lines) if lines or len(attributes) > 1 else []
 
     def _site_on_frame(self, site: Frame) -> dict[str, str]:

@@ -45,6 +45,11 @@ class Joint:
         spring_reference: the q at which the spring rests, `type.nq` entries.
         mimic: the joint that this one follows, if any; it then has no coordinates of its own.
         constants: further numbers of some types of joints, as `type.constants` names them.
+        limit_margin: distance from a limit below which it acts in MuJoCo's soft model, rad or m.
+        limit_solref: MuJoCo's (time constant s, damping ratio) of its limits.
+        limit_solimp: MuJoCo's impedance of its limits.
+        friction_solref: the same of its dry friction.
+        friction_solimp: the same of its dry friction.
     """
 
     name: str
@@ -61,6 +66,11 @@ class Joint:
     spring_reference: tuple[float, ...] = ()
     mimic: Mimic | None = None
     constants: tuple[float, ...] = ()
+    limit_margin: float = 0.0
+    limit_solref: tuple[float, float] = (0.02, 1.0)
+    limit_solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    friction_solref: tuple[float, float] = (0.02, 1.0)
+    friction_solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
 
     def __post_init__(self):
         if self.kind not in JOINT_TYPES:

@@ -30,6 +30,8 @@ class Model:
         fixture: what is welded to the world.
         gravity: acceleration of free fall in world axes, m/s^2.
         parents_touch: whether shapes of a body and of its parent can touch.
+        elliptic: whether friction of MuJoCo's soft contact is bounded by a cone instead of a pyramid.
+        impratio: MuJoCo's: how much harder friction is than the normal, in a cone.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Model:
     fixture: Fixture = NO_FIXTURE
     gravity: Vec3 = (0.0, 0.0, -9.81)
     parents_touch: bool = False
+    elliptic: bool = False
+    impratio: float = 1.0
 
     def __post_init__(self):
         validate.check(self)

@@ -60,6 +60,13 @@ class Frame:
     kind: Literal["link", "site"] = "link"
 
 
+SOLREF = (0.02, 1.0)
+"""MuJoCo's default (time constant s, damping ratio) of a soft constraint."""
+
+SOLIMP = (0.9, 0.95, 0.001, 0.5, 2.0)
+"""MuJoCo's default impedance of one."""
+
+
 @dataclass(frozen=True)
 class Geometry:
     """A collision shape, placed on a body. Its axis of symmetry is its z axis.
@@ -85,6 +92,8 @@ class Geometry:
         solmix: weight in mixing the constants below.
         solref: MuJoCo's (time constant s, damping ratio) of contact.
         solimp: MuJoCo's contact impedance.
+        inverse_weight: MuJoCo's `body_invweight0` of the link it is on, where a file's links were merged into bodies:
+            (moving 1/kg, turning 1/(kg m²)); zeros: that of its body.
     """
 
     name: str
@@ -103,8 +112,9 @@ class Geometry:
     margin: float = 0.0
     gap: float = 0.0
     solmix: float = 1.0
-    solref: tuple[float, float] = (0.02, 1.0)
-    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    solref: tuple[float, float] = SOLREF
+    solimp: tuple[float, float, float, float, float] = SOLIMP
+    inverse_weight: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -128,8 +138,8 @@ class ContactPair:
     condim: int = 3
     margin: float = 0.0
     gap: float = 0.0
-    solref: tuple[float, float] = (0.02, 1.0)
-    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    solref: tuple[float, float] = SOLREF
+    solimp: tuple[float, float, float, float, float] = SOLIMP
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,10 @@ class Actuator:
     bias: Vec3 = ZERO
     control_range: tuple[float, float] = (-math.inf, math.inf)
     force_range: tuple[float, float] = (-math.inf, math.inf)
+
+
+INITIAL = "qpos0"
+"""The name of the key frame in which MuJoCo's models begin."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adjoin.collision.contact_list import find_contacts
 from adjoin.constraints.blocks import Block, ContactBlock, EqualityBlock, JointFrictionBlock, UnilateralBlock
 from adjoin.constraints.rows import Contact, contacts, joint_frictions
-from adjoin.constraints.solver import FreeMotion, Solver
+from adjoin.constraints.solver import FreeMotion, Scene, Solver
 from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.rnea import inverse_dynamics
@@ -22,7 +23,7 @@ from adjoin.errors import InputError
 from adjoin.model.manifold import integrate, rate
 from adjoin.simulation.actuation import effort_of
 from adjoin.simulation.euler import move, straight
-from adjoin.simulation.step import StepResult
+from adjoin.simulation.step import Listed, StepResult
 from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.trace import loop, select
 
@@ -59,8 +60,8 @@ class SemiImplicit:
     def require(self, name: str, blocks: Sequence[Block]) -> None:
         """Accept any constraints."""
 
-    def equations(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> Equations:
-        """Return the equations of a step: what a solver gets."""
+    def free_motion(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[State, Any, FreeMotion]:
+        """Return the robot, what solves its constraints, and a step without them."""
         state, solver = plant.at(q, v)
         dt, robot = plant.world.dt, state.robot
         effort = effort_of(state, plant.control)
@@ -70,7 +71,6 @@ class SemiImplicit:
             inertia[dof][dof] = inertia[dof][dof] + more
         onwards = straight(robot.model, state.v)
         rhs = [dt * (f - b) for f, b in zip(effort.force, inverse_dynamics(state, onwards), strict=True)]
-        touching = contacts(state, plant.world.pairs, solver.elliptic)
 
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
             """H dv - rhs."""
@@ -80,7 +80,12 @@ class SemiImplicit:
 
         masses = robot.numbers("mass")
         mass = math.fsum(masses) if all(map(is_number, masses)) else sum(masses, 0.0)
-        free = FreeMotion(inertia, rhs, residual, mass, dt)
+        return state, solver, FreeMotion(inertia, extra, rhs, residual, mass, dt)
+
+    def equations(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> Equations:
+        """Return the equations of a step: what a solver gets."""
+        state, solver, free = self.free_motion(plant, q, v)
+        touching = contacts(state, plant.world.pairs, solver.elliptic)
         blocks = [*[contact.block for contact in touching], *plant.world.other_blocks(state)]
         return Equations(state, free, touching, blocks, solver)
 
@@ -88,17 +93,32 @@ class SemiImplicit:
         self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
     ) -> StepResult:
         """Take one step; see `Integrator`."""
+        if plant.world.listed:
+            return self._advance_listed(plant, q, v)
         state, free, touching, blocks, solver = self.equations(plant, q, v)
         solution = solver.solve(free, blocks, start)
         following = [a + b for a, b in zip(state.v, solution.change, strict=True)]
-        stages = {
-            "forces": free.rhs,
-            "inertia": [x for row in free.inertia for x in row],
-            "impulses": solution.impulses,
-        }
         place, velocity = move(plant.model, state.q, following, free.dt)
         acceleration = [x / free.dt for x in solution.change]
+        stages = {**_stages(free), "impulses": solution.impulses}
         return StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
+
+    def _advance_listed(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> StepResult:
+        """One step whose contacts are a list."""
+        state, solver, free = self.free_motion(plant, q, v)
+        world = plant.world
+        contacts = find_contacts(state, world.candidates, solver.tangent) if world.candidates.pairs else None
+        scene = Scene(state, world.candidates, contacts, world.constraints, world.limits, world.inverse_weights)
+        solution = solver.solve_listed(free, scene)
+        following = [a + b for a, b in zip(state.v, solution.change, strict=True)]
+        place, velocity = move(plant.model, state.q, following, free.dt)
+        acceleration = [x / free.dt for x in solution.change]
+        touching = Listed(contacts, world.candidates.max_contacts, solution.visit)
+        return StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
+
+
+def _stages(free: FreeMotion) -> dict[str, list[Scalar]]:
+    return {"forces": free.rhs, "inertia": [x for row in free.inertia for x in row]}
 
 
 @dataclass(frozen=True)

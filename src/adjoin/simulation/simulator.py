@@ -12,7 +12,7 @@ from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Function
 from adjoin.compiler.runtime.operator import call, check_tensor
 from adjoin.constraints.rows import Equality
-from adjoin.constraints.solver import Solver
+from adjoin.constraints.solver import ListedSolver, Solver
 from adjoin.errors import InputError
 from adjoin.model import manifold
 from adjoin.model.model import Model
@@ -20,7 +20,7 @@ from adjoin.simulation.arguments import Argument, Tensors, arguments, check_take
 from adjoin.simulation.diagnostics import Diagnostics, diagnosed
 from adjoin.simulation.state import FINE, Contacts, SimulatorState, Trajectory
 from adjoin.simulation.step import STEP_VALUES, Integrator
-from adjoin.simulation.world import Plant, Residual, Values, World
+from adjoin.simulation.world import Plant, Residual, Values, World, is_listed
 from adjoin.simulation.world_rollout import Outputs, WorldRollout, input_name, plant_of
 from adjoin.trace import detach, guard
 
@@ -38,11 +38,13 @@ class Simulator:
         self_collision: Whether shapes of one robot touch each other too.
         ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall and no shape
             is fixed to the world.
-        terrain: Heights that take the place of that plane. Spheres, capsules and boxes stand on it; `params` may
-            hold other heights as "terrain", (..., rows, columns).
+        terrain: Heights that take the place of that plane; `params` may hold other heights as "terrain",
+            (..., rows, columns).
         constraints: `FrameConstraint`s, frames held to the world or to one another, and `JointEquality`s.
         limits: Whether joints have limits.
         integrator: How steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
+        max_contacts: How many contacts an environment may have at once, where they are a list; by default enough for
+            a robot. An environment that has more gets the status 3.
         residual: What the model lacks: a traced function of `q`, `v`, `control` and named tensors that returns
             additions by name: "force", nv generalized forces, or any parameter, in its shape. Each step evaluates it
             as the step begins (`RK4` four times).
@@ -58,7 +60,7 @@ class Simulator:
         self,
         model: Model,
         dt: float = 1e-3,
-        contact: Solver | None = None,
+        contact: Solver | ListedSolver | None = None,
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
@@ -68,16 +70,19 @@ class Simulator:
         constraints: Sequence[Equality] = (),
         limits: bool = True,
         integrator: Integrator | None = None,
+        max_contacts: int | None = None,
         residual: Residual | None = None,
     ):
         if not isinstance(model, Model):
             raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
         if not isinstance(dt, (int, float)) or not 0.0 < dt < math.inf:
             raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
-        if contact is not None and (isinstance(contact, type) or not hasattr(contact, "solve")):
+        if contact is not None and (isinstance(contact, type) or not (hasattr(contact, "solve") or is_listed(contact))):
             raise InputError(f"Simulator: contact must be a solver such as PGS(), got {contact!r}")
         if residual is not None and not callable(residual):
             raise InputError(f"Simulator: residual must be a traced function of q, v and control, got {residual!r}")
+        if max_contacts is not None and (not isinstance(max_contacts, int) or max_contacts < 1):
+            raise InputError(f"Simulator: max_contacts must be a whole number of at least 1, got {max_contacts!r}")
         chosen = {"contact": contact, "integrator": integrator, "residual": residual}
         self.world = World.of(
             model,
@@ -89,10 +94,11 @@ class Simulator:
             terrain=terrain,
             constraints=tuple(constraints),
             limits=limits,
+            max_contacts=max_contacts,
             **{name: value for name, value in chosen.items() if value is not None},
         )
         shapes = self.model.geometries
-        self.contact_names = [(shapes[c.pair.first].name, shapes[c.pair.second].name) for c in self.world.contacts]
+        self.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in self.world.contact_pairs]
         self._kernels: BoundedCache[Any] = BoundedCache(256)
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch.utils import _pytree
 
-FINE, NOT_FINITE, EXPLODED = 0, 1, 2
+FINE, NOT_FINITE, EXPLODED, OVERFLOW = 0, 1, 2, 3
 """The values of a status."""
 
 T = TypeVar("T", bound="Tensors")
@@ -32,8 +32,8 @@ class Tensors:
     def status(self) -> torch.Tensor:
         """Return what went wrong, as integers.
 
-        0 is fine, 1 says that a number was not finite, 2 that something moved too fast or too far. Such an environment
-        stays as it was before, until it is reset.
+        0 is fine, 1 says that a number was not finite, 2 that something moved too fast or too far, 3 that there were
+        more contacts than `max_contacts`. Such an environment stays as it was before, until it is reset.
         """
         return self.memory["status"].to(torch.int32)
 
@@ -129,15 +129,17 @@ class Trajectory(Tensors):
 
 
 class Contacts(NamedTuple):
-    """Points of contact, in the order of `Simulator.contact_names`.
+    """Points of contact.
 
     Attributes:
+        pair: which of `Simulator.contact_names` it is between, -1 in a slot without a contact, (..., n).
         distance: between the surfaces, negative where they overlap; 1000 in a slot without a point. (..., n), m.
         position: in the world, (..., n, 3), m.
         normal: unit vector toward the first shape, (..., n, 3).
         force: on the first shape, averaged over the step, (..., n, 3), N.
     """
 
+    pair: torch.Tensor
     distance: torch.Tensor
     position: torch.Tensor
     normal: torch.Tensor

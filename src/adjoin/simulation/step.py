@@ -3,16 +3,20 @@
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from adjoin.collision.contact_list import ContactList, Visit
+from adjoin.collision.point import FAR
 from adjoin.constraints.blocks import Block
 from adjoin.constraints.rows import Contact
 from adjoin.simulation.state import Contacts
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import select
+from adjoin.trace import select, to_float
 
 if TYPE_CHECKING:
     from adjoin.simulation.world import Plant
@@ -29,7 +33,7 @@ class StepResult(NamedTuple):
         v: The velocity after it, nv scalars.
         acceleration: The change of velocity over dt, in the axes of the beginning, nv scalars.
         impulses: The impulses of all constraint rows, contacts first.
-        contacts: The contacts, in order.
+        contacts: The contacts: one after the other, or a list.
         modes: What each constraint does, see `ConstraintSolution`.
         stages: Intermediate results by name, see `STAGES`.
     """
@@ -38,9 +42,46 @@ class StepResult(NamedTuple):
     v: list[Scalar]
     acceleration: list[Scalar]
     impulses: list[Scalar]
-    contacts: list[Contact]
+    contacts: "list[Contact] | Listed"
     modes: list[Scalar]
     stages: dict[str, list[Scalar]]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The contacts of a step as a list.
+
+    Attributes:
+        contacts: What touches; None if nothing can.
+        size: How many there may be.
+        visit: See `ListedSolution`.
+    """
+
+    contacts: ContactList | None
+    size: int
+    visit: Visit
+
+    @property
+    def needed(self) -> Scalar:
+        """Return how many contacts there are."""
+        return 0.0 if self.contacts is None else self.contacts.needed
+
+    @cached_property
+    def rows(self) -> list[list[Scalar]]:
+        """Return pair, distance, position, normal, mode and force of each contact, in order."""
+        listed = self.contacts
+        if listed is None:
+            return []
+
+        def visit(write: Callable[..., Any], carry: Any) -> Any:
+            def described(slot: Any, numbers: Sequence[Scalar], carry: Any) -> Any:
+                point = listed.point(slot)
+                pair = to_float(listed.pair[slot])
+                return write(slot, [pair, point.distance, *point.position, *point.normal, *numbers], carry)
+
+            return self.visit(described, carry)
+
+        return listed.compacted(self.size, visit, [-1.0, FAR, *[0.0] * 10])
 
 
 class Integrator(Protocol):
@@ -151,7 +192,11 @@ def acceleration(step: Step) -> Any:
 @step_value
 def contacts(step: Step) -> Any:
     """Where shapes touch as the step begins, and with what force: `Contacts`."""
-    points, forces, first = step.result.contacts, [], 0
+    points = step.result.contacts
+    if isinstance(points, Listed):
+        numbers: Any = array(points.rows).reshape(len(points.rows), 12)
+        return Contacts(numbers[:, 0], numbers[:, 1], numbers[:, 2:5], numbers[:, 5:8], numbers[:, 9:12])
+    forces, first = [], 0
     for contact in points:
         impulses = step.result.impulses[first : first + len(contact.block.rows)][:3]
         first += len(contact.block.rows)
@@ -159,16 +204,28 @@ def contacts(step: Step) -> Any:
         for impulse, axis in zip(impulses, contact.axes, strict=False):
             force = [f + impulse * x / step.plant.world.dt for f, x in zip(force, axis, strict=True)]
         forces.append(force)
-    parts: list[Any] = [array([contact.point.distance for contact in points]).reshape(len(points))]
+    parts: list[Any] = [array([float(k) for k in range(len(points))])]
+    parts.append(array([contact.point.distance for contact in points]).reshape(len(points)))
     for part in ([c.point.position for c in points], [c.point.normal for c in points], forces):
         parts.append(array(part).reshape(len(points), 3))
     return Contacts(*parts)
 
 
 @step_value
+def contact_count(step: Step) -> Any:
+    """How many contacts there are as the step begins; the step fails if they are more than `max_contacts`."""
+    points = step.result.contacts
+    if isinstance(points, Listed):
+        return points.needed
+    return sum((select(contact.point.distance < 0.0, 1.0, 0.0) for contact in points), 0.0)
+
+
+@step_value
 def constraint_modes(step: Step) -> Any:
     """What each contact, then joint limit, joint friction and equality does: 0 inactive, 1 holding, 2 slipping."""
-    return array(step.result.modes)
+    points = step.result.contacts
+    listed = [row[8] for row in points.rows] if isinstance(points, Listed) else []
+    return array([*listed, *step.result.modes])
 
 
 @step_value

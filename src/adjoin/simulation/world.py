@@ -15,16 +15,19 @@ import numpy as np
 import torch
 
 from adjoin.collision import pairs as collision_pairs
+from adjoin.collision.contact_list import Candidates
+from adjoin.collision.narrow_phase import has_closed_form
 from adjoin.collision.pairs import Pair
 from adjoin.collision.terrain import KINDS, Heightfield, OnTerrain
 from adjoin.compiler.ir.graph import Graph, tracing
 from adjoin.compiler.ir.kinds import TABLE
 from adjoin.compiler.ir.scratch import Lookup
 from adjoin.compiler.runtime.function import Table
-from adjoin.constraints.blocks import Block
+from adjoin.constraints.blocks import Block, UnilateralBlock
+from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.pgs import PGS
 from adjoin.constraints.rows import GROUND, Contact, Equality, contacts, equalities, joint_frictions, joint_limits
-from adjoin.constraints.solver import Solver
+from adjoin.constraints.solver import ListedSolver, Solver
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, State
 from adjoin.errors import InputError
@@ -33,8 +36,8 @@ from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
 from adjoin.simulation.integrators import SemiImplicit
-from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE
-from adjoin.simulation.step import Integrator, Step
+from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW
+from adjoin.simulation.step import Integrator, Listed, Step
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, minimum, select
 
@@ -63,18 +66,20 @@ class World:
         constraints: Frames and joints that are held to one another.
         limits: Whether joints have limits.
         terrain: The ground, if it is not flat.
+        max_contacts: How many contacts an environment may have, where they are a list; None for a default.
         residual: What the model lacks: a traced function of what a step has and of named tensors, that returns
             additions by name: "force", nv generalized forces, or any parameter in its shape.
     """
 
     model: Model
     dt: float
-    contact: Solver = field(default_factory=PGS)
+    contact: Solver | ListedSolver = field(default_factory=PGS)
     integrator: Integrator = field(default_factory=SemiImplicit)
     pairs: tuple[Pair, ...] = ()
     constraints: tuple[Equality, ...] = ()
     limits: bool = True
     terrain: Heightfield | None = None
+    max_contacts: int | None = None
     residual: Residual | None = None
 
     @classmethod
@@ -99,14 +104,38 @@ class World:
             ground = (floating and loose) or terrain is not None
         model = with_ground(model) if ground else model
         candidates, _ = collision_pairs.pairs(model, pairs, ignore, self_collision)
+        if pairs is None and not is_listed(options.get("contact")):
+            kinds = [shape.kind for shape in model.geometries]
+            candidates = [pair for pair in candidates if has_closed_form(kinds[pair.first], kinds[pair.second])]
         if terrain is not None:
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
+        if world.listed:
+            if terrain is not None:
+                raise InputError("Simulator: terrain needs a solver that computes every point, such as PGS()")
+            touching = [UnilateralBlock(())] if world.pairs else []
+            world.integrator.require(model.name, [*touching, *world._traced_constraints[1]])
+            return world
         world.integrator.require(model.name, world._traced_constraints[1])
         points = {pair: tuple(c.number for c in world.contacts if c.pair is pair) for pair in world.pairs}
         chosen = replace(world, pairs=tuple(replace(pair, points=k) for pair, k in points.items() if k))
         chosen.__dict__["_traced_constraints"] = world._traced_constraints  # they are the same
         return chosen
+
+    @property
+    def listed(self) -> bool:
+        """Return whether the contacts of a step are a list, whose length is what touches."""
+        return is_listed(self.contact)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Return the pairs that can touch, as the list of contacts has them."""
+        return Candidates.of(self.model, self.pairs, self.max_contacts)
+
+    @cached_property
+    def inverse_weights(self) -> InverseWeights:
+        """Return how light bodies and coordinates are."""
+        return InverseWeights(self.model)
 
     # Signature
 
@@ -165,13 +194,18 @@ class World:
                 params[TERRAIN] = Lookup(graph.fresh("table", (), 1, TABLE), self.terrain.shape)
             q = [graph.fresh("input", (), (0, i)) for i in range(self.model.nq)]
             state, solver = Plant(replace(self, residual=None), params).at(q, [0.0] * self.model.nv)
-            touching = contacts(state, self.pairs, solver.elliptic)
+            touching = [] if self.listed else contacts(state, self.pairs, solver.elliptic)
             return touching, [*[contact.block for contact in touching], *self.other_blocks(state)]
 
     @property
     def contacts(self) -> list[Contact]:
-        """Return the contacts that a step has, in order."""
+        """Return the contacts that a step has, in order; none if they are a list."""
         return self._traced_constraints[0]
+
+    @property
+    def contact_pairs(self) -> Sequence[Pair]:
+        """Return the pair of each contact, or, if they are a list, of each candidate."""
+        return self.candidates.pairs if self.listed else [contact.pair for contact in self.contacts]
 
     def other_blocks(self, state: State) -> list[Block]:
         """Return all constraints of a state but its contacts."""
@@ -206,6 +240,9 @@ class World:
         finite = sum((abs(x) for x in (*result.v, *result.q, *plant.finite_parameters)), 0.0) < math.inf
         fine = finite & (speed < FASTEST**2) & (place < FARTHEST**2)
         wrong = select(finite, float(EXPLODED), float(NOT_FINITE))
+        if isinstance(result.contacts, Listed):
+            fits = result.contacts.needed <= float(result.contacts.size)
+            fine, wrong = fine & fits, select(fits, wrong, float(OVERFLOW))
         after = select(status == float(FINE), select(fine, float(FINE), wrong), status)
         going = after == float(FINE)
 
@@ -251,7 +288,7 @@ class Plant:
             scalars += [minimum(abs(x), 1.0) for x in passed] if name in UNBOUNDED else passed
         return scalars
 
-    def at(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[State, Solver]:
+    def at(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[State, Any]:
         """Return the robot at a place, with forces of the residual as its `tau`, and the contact solver there."""
         params, added = dict(self.params), self._residual(q, v)
         force = added.pop(FORCE, [0.0] * self.model.nv)
@@ -300,6 +337,11 @@ class Plant:
             if added[name].shape != shapes[name]:
                 raise InputError(f"residual: {name!r} has the shape {added[name].shape}; it must be {shapes[name]}")
         return added
+
+
+def is_listed(solver: object) -> bool:
+    """Whether a solver takes contacts as a list."""
+    return hasattr(solver, "solve_listed")
 
 
 def _stands_on_terrain(model: Model, pair: Pair, chosen: bool) -> bool:

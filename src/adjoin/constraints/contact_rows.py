@@ -1,0 +1,200 @@
+"""The rows of contacts that are a list: motions at a contact, forces of it, and what it adds to a matrix."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from adjoin.collision.contact_list import Candidates
+from adjoin.collision.records import Records, indices_table
+from adjoin.constraints import motions as world
+from adjoin.constraints.motions import Motions
+from adjoin.constraints.solver import Scene
+from adjoin.dynamics.linear import dot
+from adjoin.dynamics.robot import Robot
+from adjoin.spatial import vector
+from adjoin.spatial.motion import Spatial
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import Matrix3, Vector3
+from adjoin.trace import Scratch, loop, scratch, select
+
+
+class Chains(NamedTuple):
+    """For each pair of candidates, the directions of motion that move its shapes against each other.
+
+    Attributes:
+        start: of each pair, its first entry.
+        length: how many it has.
+        direction: of each entry, which direction of `Motions`.
+        dof: its coordinate, ascending within a chain.
+        sign: 1 if it moves the first shape, -1 for the second.
+        longest: the most that a pair has.
+        couples: of each pair, whether its chain is not on one way to the root.
+    """
+
+    start: Sequence[int]
+    length: Sequence[int]
+    direction: Sequence[int]
+    dof: Sequence[int]
+    sign: Sequence[float]
+    longest: int
+    couples: Sequence[bool]
+
+
+def chains(robot: Robot, candidates: Candidates) -> Chains:
+    """The chains of all pairs; pairs of the same two bodies share one."""
+    places: dict[int, list[tuple[int, int]]] = {}
+    count = 0
+    for body, subspace in enumerate(robot.subspaces):
+        places[body] = [(count + k, dof) for k, (dof, _) in enumerate(subspace)]
+        count += len(subspace)
+    known: dict[tuple[int, int], tuple[int, int, bool]] = {}
+    entries: list[tuple[int, int, float]] = []
+    shapes = robot.model.geometries
+    both = [(shapes[pair.first].body, shapes[pair.second].body) for pair in candidates.pairs]
+    for bodies in both:
+        if bodies not in known:
+            ways = [robot.ancestors(body) for body in bodies]
+            own = []
+            for way, other, sign in ((ways[0], ways[1], 1.0), (ways[1], ways[0], -1.0)):
+                own += [(dof, direction, sign) for body in way if body not in other for direction, dof in places[body]]
+            own.sort()
+            couples = all(any(body not in other for body in way) for way, other in (ways, ways[::-1]))
+            known[bodies] = (len(entries), len(own), couples)
+            entries += [(direction, dof, sign) for dof, direction, sign in own]
+    rows = [known[bodies] for bodies in both]
+    entries = entries or [(0, 0, 0.0)]
+    direction, dof, sign = (list(column) for column in zip(*entries, strict=True))
+    starts, lengths, couples = (list(column) for column in zip(*rows, strict=True))
+    return Chains(starts, lengths, direction, dof, sign, max(lengths), couples)
+
+
+class ContactFrame(NamedTuple):
+    """A contact of the list.
+
+    Attributes:
+        slot: its place in the list.
+        pair: which pair of the candidates.
+        axes: its normal, then two directions across.
+        position: in the world, m.
+    """
+
+    slot: Any
+    pair: Any
+    axes: Matrix3
+    position: Vector3
+
+    def in_world(self, force: Sequence[Scalar]) -> Vector3:
+        """The force of its rows, less moments, in world axes."""
+        total = vector.ZERO
+        for strength, axis in zip(force, self.axes, strict=False):
+            total = vector.add(total, vector.scale(strength, axis))
+        return total
+
+
+class ContactRows:
+    """The contacts of a step: along the normal, across it, about it and about the directions across.
+
+    Args:
+        scene: the robot and what touches.
+
+    Attributes:
+        rows: the most that a contact has.
+    """
+
+    def __init__(self, scene: Scene):
+        assert scene.contacts is not None
+        self.state, self.candidates, self.contacts = scene.state, scene.candidates, scene.contacts
+        robot, pairs = scene.state.robot, scene.candidates.pairs
+        bodies = [tuple(robot.model.geometries[i].body for i in (pair.first, pair.second)) for pair in pairs]
+        carriers = sorted({body for both in bodies for body in both})
+        self.motions = Motions(scene.state, carriers)
+        self.velocities = self.motions.twist_array(scene.state.v)
+        self.first, self.second = (indices_table([carriers.index(both[k]) for both in bodies]) for k in (0, 1))
+        self.rows = max(pair.condim for pair in pairs)
+        self.present = Records([[1.0 if j < pair.condim else 0.0 for j in range(1, 6)] for pair in pairs])
+        self.margin = Records([(pair.margin,) for pair in pairs])
+        friction = robot.numbers("geometry_friction")
+        self.friction = Records([pair.coefficients(friction) for pair in pairs])
+        self.chains = table = chains(robot, scene.candidates)
+        self.start, self.length, self.direction, self.dof = map(indices_table, table[:4])
+        self.sign = Records([(x,) for x in table.sign])
+        self.couples = Records([(float(x),) for x in table.couples])
+        self.lines = indices_table([i * (i + 1) // 2 for i in range(robot.nv)])
+        self.filled = {
+            (i, j)
+            for start, length, couples in zip(table.start, table.length, table.couples, strict=True)
+            if not couples
+            for i in table.dof[start : start + length]
+            for j in table.dof[start : start + length]
+        }
+
+    def each(self, act: Callable[[ContactFrame, Any], Any], carry: Any, detached: bool = False) -> Any:
+        """Run `carry = act(contact, carry)` for all contacts."""
+
+        def body(slot: Any, carry: Any) -> Any:
+            return act(self.contact(slot), carry)
+
+        return loop(self.contacts.count, body, carry, at_most=self.candidates.slots, detached=detached)
+
+    def contact(self, slot: Any) -> ContactFrame:
+        """A contact of the list."""
+        position = self.contacts.point(slot).position
+        return ContactFrame(slot, self.contacts.pair[slot], self.contacts.axes(slot), position)
+
+    def project(self, axes: Matrix3, motion: Spatial) -> list[Scalar]:
+        """Along the rows of a contact: (angular, linear) motion at its point."""
+        angular, linear = motion
+        parts = [linear, linear, linear, angular, angular, angular][: self.rows]
+        return [vector.dot(axes[k % 3], part) for k, part in enumerate(parts)]
+
+    def rates(self, contact: ContactFrame, twists: Scratch) -> list[Scalar]:
+        """The motion of the first body against the second, along the rows."""
+        first, second = self.first[contact.pair], self.second[contact.pair]
+        return self.project(contact.axes, world.relative(twists, first, second, contact.position))
+
+    def add_wrench(self, wrenches: Scratch, contact: ContactFrame, force: Sequence[Scalar]) -> None:
+        """Add the force of a contact to the wrenches on its bodies."""
+        push, moment = contact.in_world(force), vector.ZERO
+        for strength, axis in zip(force[3:], contact.axes, strict=False):
+            moment = vector.add(moment, vector.scale(strength, axis))
+        wrench = (vector.add(moment, vector.cross(contact.position, push)), push)
+        world.add(wrenches, self.first[contact.pair], wrench)
+        world.add(wrenches, self.second[contact.pair], wrench, -1.0)
+
+    def column(self, contact: ContactFrame, entry: Any) -> list[Scalar]:
+        """The rows of J in the coordinate of one entry of the pair's chain."""
+        place = self.start[contact.pair] + entry
+        angular, linear = world.read(self.motions.direction_array, self.direction[place])
+        moving = vector.add(linear, vector.cross(angular, contact.position))
+        sign = self.sign[place][0]
+        return [sign * x for x in self.project(contact.axes, (angular, moving))]
+
+    def add_stiffness(self, entries: Scratch, contact: ContactFrame, stiffness: Sequence[Sequence[Scalar]]) -> Scratch:
+        """Add Jᵀ S J to the lower half of a matrix, where S is the lower half of a symmetric one."""
+        rows, longest, begin = self.rows, self.chains.longest, self.start[contact.pair]
+        columns = scratch(2 * rows * longest, checked=False, cleared=False)
+
+        def column(k: Any, columns: Scratch) -> Scratch:
+            jacobian = self.column(contact, k)
+            for r in range(rows):
+                line = [stiffness[max(r, s)][min(r, s)] for s in range(rows)]
+                columns[k * (2 * rows) + r] = jacobian[r]
+                columns[k * (2 * rows) + rows + r] = dot(line, jacobian)
+            return columns
+
+        columns = loop(self.length[contact.pair], column, columns, at_most=longest)
+
+        def line(i: Any, entries: Scratch) -> Scratch:
+            pulled = [columns[i * (2 * rows) + rows + r] for r in range(rows)]
+            place = self.lines[self.dof[begin + i]]
+
+            def entry(j: Any, entries: Scratch) -> Scratch:
+                value = dot(pulled, [columns[j * (2 * rows) + r] for r in range(rows)])
+                if self.state.robot.coupled:  # one coordinate may be in a chain more than once
+                    twice = (self.dof[begin + i] == self.dof[begin + j]) & (j < i)
+                    value = select(twice, 2.0 * value, value)
+                entries.add(place + self.dof[begin + j], value)
+                return entries
+
+            return loop(i + 1, entry, entries, at_most=longest)
+
+        return loop(self.length[contact.pair], line, entries, at_most=longest)

@@ -1,0 +1,113 @@
+"""Joint limits, joint friction and equalities as MuJoCo's soft constraints: one row each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from adjoin.constraints.impedance import softness
+from adjoin.constraints.inverse_weights import InverseWeights
+from adjoin.constraints.joint_equality import JointEquality
+from adjoin.constraints.rows import Equality, equalities, nearest_limits
+from adjoin.dynamics.linear import is_zero
+from adjoin.dynamics.state import State
+from adjoin.model.model import Model
+from adjoin.model.parts import SOLIMP, SOLREF, WORLD
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import maximum, minimum, select
+
+
+@dataclass(frozen=True)
+class SoftRow:
+    """A soft constraint on one combination of accelerations.
+
+    Attributes:
+        jacobian: coordinate -> how much it moves the row.
+        kind: whether it only pushes, holds, or resists up to a limit.
+        reference: the acceleration at which it rests, of the other sign.
+        weight: 1 / R.
+        limit: the greatest force of one that resists.
+    """
+
+    jacobian: Mapping[int, Scalar]
+    kind: Literal["push", "hold", "resist"]
+    reference: Scalar
+    weight: Scalar
+    limit: Scalar = 0.0
+
+    def along(self, x: Sequence[Scalar]) -> Scalar:
+        """J x."""
+        return sum((arm * x[dof] for dof, arm in self.jacobian.items()), 0.0)
+
+    def residual(self, a: Sequence[Scalar]) -> Scalar:
+        """J a less the acceleration at which it rests."""
+        return self.along(a) + self.reference
+
+    def mode(self, u: Scalar) -> Scalar:
+        """Return 0 where it is inactive, 1 where it holds, 2 where it slips."""
+        force, stiffness = self.respond(u)
+        return select(stiffness > 0.0, 1.0, select(abs(force) > 0.0, 2.0, 0.0))
+
+    def respond(self, u: Scalar) -> tuple[Scalar, Scalar]:
+        """The force at a residual, and minus its derivative."""
+        pull = -(self.weight * u)
+        if self.kind == "hold":
+            return pull, self.weight
+        if self.kind == "push":
+            return maximum(pull, 0.0), select(u < 0.0, self.weight, 0.0)
+        force = maximum(-self.limit, minimum(self.limit, pull))
+        return force, select(abs(pull) < self.limit, self.weight, 0.0)
+
+
+def soft_rows(
+    state: State, constraints: Sequence[Equality], limits: bool, weights: InverseWeights, dt: float
+) -> list[SoftRow]:
+    """The rows of a state: joint limits, joint friction, equalities."""
+    rows = [*_limits(state, weights, dt)] if limits else []
+    return [*rows, *_frictions(state, weights, dt), *_equalities(state, constraints, weights, dt)]
+
+
+def _limits(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
+    """Of each joint the limit that is nearer."""
+    rows = []
+    for body, side, gap in nearest_limits(state):
+        joint, at = state.robot.model.joints[body], state.robot.model.coordinates[body]
+        arm = side * at.multiplier
+        violation = gap - joint.limit_margin
+        soft = softness(joint.limit_solref, joint.limit_solimp, violation, dt)
+        hard = 1.0 / (soft.regularization * weights.dofs[at.v] * at.multiplier**2)
+        reference = soft.damping * arm * state.v[at.v] + soft.stiffness * violation
+        rows.append(SoftRow({at.v: arm}, "push", reference, select(violation < 0.0, hard, 0.0)))
+    return rows
+
+
+def _frictions(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
+    rows = []
+    numbers = state.robot.numbers("friction")
+    for joint, at in state.robot.model.independent_joints:
+        for dof in range(at.v, at.v + joint.nv):
+            if not is_zero(numbers[dof]):
+                soft = softness(joint.friction_solref, joint.friction_solimp, 0.0, dt)
+                hard = 1.0 / (soft.regularization * weights.dofs[dof])
+                rows.append(SoftRow({dof: 1.0}, "resist", soft.damping * state.v[dof], hard, numbers[dof]))
+    return rows
+
+
+def _equalities(state: State, constraints: Sequence[Equality], weights: InverseWeights, dt: float) -> list[SoftRow]:
+    rows = []
+    for constraint, block in zip(constraints, equalities(state, constraints), strict=True):
+        for k, row in enumerate(block.rows):
+            light = _lightness(state.robot.model, constraint, weights, turning=k >= 3)
+            soft = softness(SOLREF, SOLIMP, row.gap, dt)
+            jacobian = {dof: x for dof, x in enumerate(row.jacobian) if not is_zero(x)}
+            reference = soft.damping * row.speed + soft.stiffness * row.gap
+            rows.append(SoftRow(jacobian, "hold", reference, 1.0 / (soft.regularization * light)))
+    return rows
+
+
+def _lightness(model: Model, constraint: Equality, weights: InverseWeights, turning: bool) -> float:
+    if isinstance(constraint, JointEquality):
+        places = [model.coordinates[model.joint_index(name)].v for name in (constraint.joint, constraint.other)]
+        return sum(weights.dofs[place] for place in places)
+    names = [name for name in (constraint.frame, constraint.other) if name is not None]
+    bodies = [model.frames[model.frame_index(name)].body for name in names]
+    return sum(weights.bodies[body][int(turning)] for body in bodies if body != WORLD)
