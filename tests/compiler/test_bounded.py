@@ -95,3 +95,13 @@ def test_a_copy_is_empty():
     for copied in (copy.deepcopy(cache), pickle.loads(pickle.dumps(cache))):
         assert copied.size == 3
         assert len(copied) == 0
+
+
+def test_peeking_counts_as_asking():
+    cache = BoundedCache(2)
+    assert cache.peek("a") is None
+    for key in "ab":
+        cache.get(key, lambda key=key: key.upper())
+    assert cache.peek("a") == "A"
+    cache.get("c", lambda: "C")
+    assert [key in cache for key in "abc"] == [True, False, True]

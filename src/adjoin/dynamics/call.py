@@ -116,7 +116,8 @@ _kernels: PerOwner[Function] = PerOwner(256)  # of each model, those that were c
 
 def _kernel(model: Model, request: Request) -> Function:
     """Return the kernel of a request, compiled when it is first used."""
-    return _kernels.get(model, request, lambda: _compile(model, request))
+    cache = _kernels.of(model)
+    return cache.peek(request) or cache.get(request, lambda: _compile(model, request))
 
 
 def _compile(model: Model, request: Request) -> Function:

@@ -31,6 +31,14 @@ class BoundedCache(Generic[Value]):
         entry.used = next(self._clock)
         return entry.value
 
+    def peek(self, key: Hashable) -> Value | None:
+        """The value of a key if it is here, at the cost of one look-up."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used = next(self._clock)
+        return entry.value
+
     def __reduce__(self) -> tuple[type, tuple[int]]:
         return type(self), (self.size,)  # a copy computes its own values: kernels come from the cache on disk
 

@@ -34,6 +34,7 @@ class Kernel:
         self.key = program.key
         self.shared = tuple(spec.shared for spec in program.inputs)
         self._variants: BoundedCache[Any] = BoundedCache(VARIANTS)
+        self._executables: dict[tuple[torch.device, torch.dtype], Executable] = {}
         with _registry_lock:
             original = _registry.setdefault(self.key, self)
         if original is not self:
@@ -72,9 +73,12 @@ class Kernel:
 
     def executable(self, device: torch.device, dtype: torch.dtype) -> Executable:
         """Return what runs on a device."""
-        return self._variants.get(
-            (device, dtype), lambda: backend_for(device.type).executable(self.program, BITS[dtype], device)
-        )
+        executable = self._executables.get((device, dtype))
+        if executable is None:
+            executable = self._executables[device, dtype] = self._variants.get(
+                (device, dtype), lambda: backend_for(device.type).executable(self.program, BITS[dtype], device)
+            )
+        return executable
 
     def run(
         self,
