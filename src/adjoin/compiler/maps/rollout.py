@@ -1,0 +1,522 @@
+"""Many time steps of a sequence of maps: memory, checkpoints, the loop over steps and its reverse.
+
+The forward pass keeps the states of every step, or checkpoints, from which the backward pass computes a segment of
+states again. Each pass is one loop on a CPU and replays of one graph on a GPU.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from adjoin.compiler.ir.program import TensorSpec, trace
+from adjoin.compiler.maps.access import Access, Kind, Map
+from adjoin.compiler.maps.connectivity import IndexTable
+from adjoin.compiler.maps.plan import Binding, Launch, make_launch, padded
+from adjoin.compiler.maps.sequence import Adjoint, Field, Place, StepSequence, Task, after, columns_of
+from adjoin.errors import InputError
+
+BITS = {torch.float32: 32, torch.float64: 64}
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """What the forward pass keeps for the backward pass.
+
+    Attributes:
+        every: "all" states, "sqrt": a state every √steps steps, or a number of steps.
+        on_host: keep them in the memory of the host, for a GPU whose own is small.
+        budget: bytes that kept states may take.
+    """
+
+    every: int | Literal["all", "sqrt"] = "all"
+    on_host: bool = False
+    budget: int = 4 << 30
+
+    def interval(self, steps: int, bytes_a_state: int) -> int:
+        """Return the steps from one checkpoint to the next, or say what would fit."""
+        root = max(1, math.isqrt(max(steps - 1, 0)) + 1)
+        interval = steps if self.every == "all" else root if self.every == "sqrt" else int(self.every)
+        if interval < 1:
+            raise InputError(f"checkpoints: every must be 'all', 'sqrt' or at least 1 step, got {self.every!r}")
+        interval = max(1, min(interval, steps))
+        kept = (steps // interval + 1 if interval < steps else 0) + interval + 1
+        if kept * bytes_a_state > self.budget:
+            least = (steps // root + root + 2) * bytes_a_state
+            raise InputError(
+                f"checkpoints: {kept:,} states of {bytes_a_state:,} bytes exceed the budget of {self.budget:,} bytes; "
+                f"every='sqrt' takes {least:,} bytes"
+            )
+        return interval
+
+
+class StepRunner:
+    """A sequence of maps with the sizes of its sets and its index tables, on any device and in any float format.
+
+    Args:
+        sequence: one time step.
+        sizes: members of each set.
+        tables: for each connection with known indices an array (members, corners).
+    """
+
+    def __init__(self, sequence: StepSequence, sizes: Mapping[str, int], tables: Mapping[str, np.ndarray]):
+        self.sequence, self.sizes, self.arrays = sequence, dict(sizes), dict(tables)
+        self._tables: dict[torch.device, dict[str, dict[str, Binding]]] = {}
+        self._adjoints: dict[frozenset[str], Adjoint] = {}
+        self._compiled: dict[Any, Any] = {}
+        self._collectors: dict[Any, Map] = {}
+        fields = [one for name, one in sequence.fields.items() if not name.endswith("'")]
+        self.states = [one for one in fields if one.role == "state"]
+        self.parameters = [one for one in fields if one.role == "parameter"]
+        self.controls = [one for one in fields if one.role == "control"]
+        self.outputs = [one for one in fields if one.role == "output"]
+
+    # Public -----------------------------------------------------------------------------------------------------------
+
+    def rollout(
+        self,
+        state: Mapping[str, torch.Tensor],
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        controls: Mapping[str, torch.Tensor] | None = None,
+        *,
+        steps: int | None = None,
+        keep: int | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Run steps.
+
+        Args:
+            state: for each state (*batch, members, *shape).
+            parameters: for each parameter (*batch, members, *shape), or (*batch, *shape) of one that has no set;
+                without batch dimensions it is the same for all.
+            controls: for each control the same, with steps as its first dimension.
+            steps: how many; by default as many as the controls have.
+            keep: return the state at the start and after every so many steps; by default only the last.
+            checkpoints: what to keep for the gradient.
+
+        Returns:
+            For each state (kept, *batch, members, *shape), or without the first dimension if only the last is kept;
+            and for each output (steps, *batch, members, *shape).
+        """
+        parameters, controls = dict(parameters or {}), dict(controls or {})
+        for what, given, fields in (
+            ("state", state, self.states),
+            ("parameter", parameters, self.parameters),
+            ("control", controls, self.controls),
+        ):
+            self._check_names(what, given, fields)
+        lengths = {len(control) for control in controls.values()} | ({steps} if steps is not None else set())
+        if len(lengths) != 1:
+            raise InputError(f"a rollout needs one number of steps, got {sorted(lengths) or 'none'}")
+        (count,) = lengths
+        if keep is not None and (keep < 1 or count % keep):
+            raise InputError(f"keep must divide the {count} steps, got {keep}")
+        first = next(iter(state.values()))
+        rank = first.dim() - self._rank(self.states[0])
+        batch = tuple(first.shape[:rank])
+        if rank < 0:
+            raise InputError(f"the state {self.states[0].name!r} must have the shape {self._expected(self.states[0])}")
+        named = [(one, state[one.name], 0) for one in self.states]
+        named += [(one, parameters[one.name], 0) for one in self.parameters]
+        named += [(one, controls[one.name], 1) for one in self.controls]
+        for one, tensor, lead in named:
+            self._check(one, tensor, lead, batch, first)
+        call = _Call(self, batch, count, keep, checkpoints or Checkpoints(), first.dtype, first.device)
+        results = _Rollout.apply(call, *[tensor for _, tensor, _ in named])
+        states = dict(zip([one.name for one in self.states], results, strict=False))
+        outputs = dict(zip([one.name for one in self.outputs], results[len(self.states) :], strict=True))
+        return states, outputs
+
+    # Checks -----------------------------------------------------------------------------------------------------------
+
+    def _check_names(self, what: str, given: Mapping[str, Any], fields: list[Field]) -> None:
+        names = [one.name for one in fields]
+        for name in given:
+            if name not in names:
+                raise InputError(f"no {what} {name!r}; {what}s: {', '.join(names) or 'none'}")
+        for name in names:
+            if name not in given:
+                raise InputError(f"the {what} {name!r} is missing; {what}s: {', '.join(names)}")
+
+    def _rank(self, one: Field) -> int:
+        return len(one.shape) + (one.over is not None)
+
+    def _expected(self, one: Field) -> str:
+        sizes = [*([self.sizes[one.over]] if one.over is not None else []), *one.shape]
+        return f"(*batch, {', '.join(map(str, sizes))})"
+
+    def _check(self, one: Field, tensor: torch.Tensor, lead: int, batch: tuple[int, ...], like: torch.Tensor) -> None:
+        own = (*((self.sizes[one.over],) if one.over is not None else ()), *one.shape)
+        if tensor.dtype not in BITS or tensor.dtype != like.dtype or tensor.device != like.device:
+            raise InputError(
+                f"{one.name!r} must be {like.dtype} on {like.device} like the state, got {tensor.dtype} on "
+                f"{tensor.device}; float32 and float64 are supported"
+            )
+        shape = tuple(tensor.shape[lead:])
+        if shape not in (own, (*batch, *own)):
+            raise InputError(f"{one.name!r} must have the shape {self._expected(one)}, got {tuple(tensor.shape)}")
+
+    # Memory -----------------------------------------------------------------------------------------------------------
+
+    def inside(self, one: Field, tensor: torch.Tensor, lead: int) -> torch.Tensor:
+        """Return a user's tensor as (steps, variants, columns, padded members); uniform ones as (…, columns)."""
+        tensor = tensor.detach()
+        steps = tensor.shape[:lead] or (1,)
+        columns = columns_of(one, self.sequence.connections)
+        if one.over is None:
+            return tensor.reshape(*steps, -1, columns).contiguous()
+        members = self.sizes[one.over]
+        flat = tensor.reshape(*steps, -1, members, columns).transpose(-1, -2)
+        result = tensor.new_zeros((*flat.shape[:-1], padded(members)))
+        result[..., :members] = flat
+        return result
+
+    def outside(self, one: Field, tensor: torch.Tensor, batch: tuple[int, ...], lead: int) -> torch.Tensor:
+        """Return the view of a tensor that a user sees."""
+        steps = tensor.shape[:1] if lead else ()
+        if one.over is None:
+            return tensor.reshape((*steps, *batch, *one.shape))
+        members = self.sizes[one.over]
+        rows = tensor[..., :members].transpose(-1, -2)
+        return rows.reshape((*steps, *batch, members, *one.shape))
+
+    def tables(self, device: torch.device) -> dict[str, dict[str, Binding]]:
+        """Return the index tables on a device."""
+        if device not in self._tables:
+            self._tables[device] = {
+                name: IndexTable.of(name, array, self.sizes[self.sequence.connections[name].target], device).bindings()
+                for name, array in self.arrays.items()
+            }
+        return self._tables[device]
+
+    def adjoint(self, wanted: frozenset[str]) -> Adjoint:
+        """Return the reverse of a step, made when first needed."""
+        if wanted not in self._adjoints:
+            self._adjoints[wanted] = self.sequence.adjoint(set(wanted))
+        return self._adjoints[wanted]
+
+    def compiled(self, map_: Map, dtype: torch.dtype, device: torch.device) -> Any:
+        """Return a map as it runs on a device."""
+        key = (map_, dtype, device)
+        if key not in self._compiled:
+            self._compiled[key] = backend(device).compile_map(map_, BITS[dtype], device)
+        return self._compiled[key]
+
+    def collector(self, accesses: tuple[Access, ...], columns: int) -> Map:
+        """Return the map that adds up reads."""
+        key = (accesses, columns)
+        if key not in self._collectors:
+            program, _ = trace("collect", lambda x: {"total": x}, [TensorSpec("x", (columns,))])
+            self._collectors[key] = Map(program, (accesses,), (Access(Kind.LANE),))
+        return self._collectors[key]
+
+
+def backend(device: torch.device) -> Any:
+    """Return the module that compiles and runs maps on a device."""
+    if device.type == "cuda":
+        from adjoin.compiler.maps import cuda
+
+        return cuda
+    if device.type == "cpu":
+        from adjoin.compiler.maps import cpu
+
+        return cpu
+    raise InputError(f"maps over meshes run on 'cpu' and 'cuda', not on {device.type!r}")
+
+
+class _Call:
+    """The memory and the launches of one rollout."""
+
+    def __init__(
+        self,
+        runner: StepRunner,
+        batch: tuple[int, ...],
+        steps: int,
+        keep: int | None,
+        checkpoints: Checkpoints,
+        dtype: torch.dtype,
+        device: torch.device,
+    ):
+        self.runner, self.sequence = runner, runner.sequence
+        self.batch, self.variants = batch, math.prod(batch)
+        self.steps, self.keep, self.checkpoints = steps, keep, checkpoints
+        self.dtype, self.device = dtype, device
+        self.backend = backend(device)
+        self.fixed: dict[str, Binding] = {}
+        self.saved: list[dict[str, torch.Tensor]] = []
+
+    def zeros(self, *shape: int) -> torch.Tensor:
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def rows(self, one: Field, steps: int) -> torch.Tensor:
+        columns = columns_of(one, self.sequence.connections)
+        assert one.over is not None
+        return self.zeros(steps, self.variants, columns, padded(self.runner.sizes[one.over]))
+
+    # Bindings ---------------------------------------------------------------------------------------------------------
+
+    def bind_inputs(self, fields: list[Field], tensors: list[torch.Tensor], lead: int) -> None:
+        for one, tensor in zip(fields, tensors, strict=True):
+            self.fixed[one.name] = self.bound(self.runner.inside(one, tensor, lead), step=bool(lead))
+
+    def bound(self, tensor: torch.Tensor, step: bool = False, shift: int = 0, mask: int = -1) -> Binding:
+        """Return the binding of (steps, variants, columns, members), or of (steps, variants, columns)."""
+        variants = tensor.shape[1]
+        size = math.prod(tensor.shape[2:])
+        column = tensor.shape[3] if tensor.dim() == 4 else 1
+        variant = size if variants > 1 else 0
+        return Binding(tensor, size * variants if step else 0, shift, mask, variant, column)
+
+    def bind_temporaries(self) -> None:
+        for name, one in self.sequence.fields.items():
+            if one.role in ("temporary", "index") and name not in self.fixed:
+                rows = self.rows(one, 1)
+                self.fixed[name] = self.bound(rows.to(torch.int32) if one.role == "index" else rows)
+
+    def launch(self, task: Task, lookup: Any) -> Launch:
+        assert task.map is not None
+        compiled = self.runner.compiled(task.map, self.dtype, self.device)
+        lanes = self.runner.sizes[task.over]
+        bindings = [lookup(place) for place in task.places]
+        for table in task.map.tables:
+            name, _, part = table.rpartition(".")
+            bindings.append(self.runner.tables(self.device)[name][part])
+        return make_launch(compiled, task.map, lanes, bindings)
+
+    def run(self, launches: list[Launch], first: int, count: int, sign: int) -> None:
+        self.backend.run(launches, first, count, sign, self.variants)
+
+    # Forwards ---------------------------------------------------------------------------------------------------------
+
+    def forward_launches(
+        self, histories: dict[str, torch.Tensor], start: int, ring: bool, tasks: list[Task]
+    ) -> list[Launch]:
+        """Return the launches of a step whose states lie in histories that begin at a step."""
+        places = dict(self.fixed)
+        for name, history in histories.items():
+            mask = 1 if ring else -1
+            places[name] = self.bound(history, True, -start, mask)
+            places[after(name)] = self.bound(history, True, 1 - start, mask)
+        return [self.launch(task, lambda place: places[place.buffer]) for task in tasks]
+
+    def forward(self, tensors: list[torch.Tensor], needs: list[bool]) -> tuple[torch.Tensor, ...]:
+        runner, steps = self.runner, self.steps
+        states = tensors[: len(runner.states)]
+        second = len(runner.states) + len(runner.parameters)
+        self.bind_inputs(runner.parameters, tensors[len(runner.states) : second], 0)
+        self.bind_inputs(runner.controls, tensors[second:], 1)
+        self.bind_temporaries()
+        self.written = {one.name: self._output_memory(one) for one in runner.outputs}
+        self.fixed.update({name: self.bound(memory, True) for name, memory in self.written.items()})
+        grad = any(needs)
+        size = sum(self.rows(one, 1).nbytes for one in runner.states)
+        interval = self.checkpoints.interval(steps, size) if grad else steps
+        ring = (not grad and self.keep != 1) or (grad and interval < steps)
+        length = 2 if ring else steps + 1
+        histories = {one.name: self.rows(one, length) for one in runner.states}
+        for one, tensor in zip(runner.states, states, strict=True):
+            histories[one.name][0] = runner.inside(one, tensor, 0)[0]
+        launches = self.forward_launches(histories, 0, ring, self.sequence.forward)
+        kept: dict[str, list[torch.Tensor]] = {one.name: [] for one in runner.states}
+        self.interval, self.saved, step = interval, [], 0
+        while True:
+            slot = step & 1 if ring else step
+            if grad and interval < steps and step % interval == 0 and step < steps:
+                self.saved.append({name: self._put_away(history[slot]) for name, history in histories.items()})
+            if self.keep is not None and step % self.keep == 0 and (ring or self.keep > 1):
+                for name, history in histories.items():
+                    kept[name].append(history[slot].clone())
+            if step == steps:
+                break
+            stops = [steps, *([step + self.keep - step % self.keep] if self.keep and (ring or self.keep > 1) else [])]
+            if grad and interval < steps:
+                stops.append(step + interval - step % interval)
+            following = min(stops)
+            self.run(launches, step, following - step, 1)
+            step = following
+        self.histories = histories if grad and interval == steps else {}
+        results = []
+        for one in runner.states:
+            if self.keep is None:
+                last = histories[one.name][steps & 1 if ring else steps]
+                results.append(runner.outside(one, last, self.batch, 0).clone())
+            else:
+                rows = torch.stack(kept[one.name]) if kept[one.name] else histories[one.name]
+                results.append(runner.outside(one, rows, self.batch, 1))
+        for one in runner.outputs:
+            memory = self.written[one.name]
+            if one.over is None:
+                results.append(self._finish_sums(one, memory))
+            else:
+                results.append(runner.outside(one, memory, self.batch, 1))
+        return tuple(results)
+
+    def _output_memory(self, one: Field) -> torch.Tensor:
+        if one.over is not None:
+            return self.rows(one, self.steps)
+        over = next(
+            task.over
+            for task in self.sequence.forward
+            if task.map is not None and any(spec.name == one.name for spec in task.map.program.outputs)
+        )
+        slots, width = self.backend.sums(self.runner.sizes[over], BITS[self.dtype])
+        return self.zeros(self.steps, self.variants, slots * columns_of(one, {}) * width)
+
+    def _finish_sums(self, one: Field, memory: torch.Tensor) -> torch.Tensor:
+        columns = columns_of(one, {})
+        _, width = self.backend.sums(1, BITS[self.dtype])
+        sums = memory.reshape(self.steps, self.variants, -1, columns, width).sum((2, 4))
+        return sums.reshape((self.steps, *self.batch, *one.shape))
+
+    def _put_away(self, state: torch.Tensor) -> torch.Tensor:
+        return state.to("cpu", copy=True) if self.checkpoints.on_host else state.clone()
+
+    # Backwards --------------------------------------------------------------------------------------------------------
+
+    def backward(self, cotangents: tuple[torch.Tensor | None, ...], wanted: list[bool]) -> list[torch.Tensor | None]:
+        runner = self.runner
+        named = [*runner.states, *runner.parameters, *runner.controls]
+        asked = frozenset(
+            one.name for one, want in zip(named, wanted, strict=True) if want and one.role in ("parameter", "control")
+        )
+        adjoint = runner.adjoint(asked)
+        seeds: dict[str, torch.Tensor] = {}
+        for one, cotangent in zip([*runner.states, *runner.outputs], cotangents, strict=True):
+            lead = int(one.role == "output" or self.keep is not None)
+            if cotangent is not None:
+                seeds[one.name] = runner.inside(one, cotangent, lead)
+        places = dict(self.fixed)
+        every = self.keep == 1
+        external: dict[str, torch.Tensor] = {}
+        for one in runner.states:
+            if every and one.name in seeds:
+                places[f"seed.{one.name}"] = self.bound(seeds[one.name], True, 1)
+            else:
+                external[one.name] = self.rows(one, 1)
+                places[f"seed.{one.name}"] = self.bound(external[one.name])
+        for one in runner.outputs:
+            columns = columns_of(one, {})
+            zero = self.zeros(1, 1, columns) if one.over is None else self.rows(one, 1)
+            given = one.name in seeds
+            places[f"seed.{one.name}"] = self.bound(seeds[one.name] if given else zero, given)
+        memory = {name: self._adjoint_memory(adjoint, name) for name in adjoint.buffers}
+
+        def lookup(place: Place) -> Binding:
+            if place.buffer in places:
+                return places[place.buffer]
+            keep = adjoint.buffers[place.buffer].keep
+            shift = 1 if place.carried else 0
+            return self.bound(memory[place.buffer], keep in ("step", "carry"), shift, 1 if keep == "carry" else -1)
+
+        steps, interval = self.steps, self.interval
+        for start in reversed(range(0, steps, interval)):
+            end = min(start + interval, steps)
+            histories = self.histories or self._again(start, end)
+            origin = 0 if self.histories else start
+            for name, history in histories.items():
+                places[name] = self.bound(history, True, -origin)
+                places[after(name)] = self.bound(history, True, 1 - origin)
+            launches = [self.launch(task, lookup) for task in adjoint.tasks]
+            step = end
+            while step > start:
+                kept = self._seed_index(step)
+                if external and kept is not None and any(name in seeds for name in external):
+                    for name, buffer in external.items():
+                        if name in seeds:
+                            buffer.copy_(seeds[name][kept][None])
+                    self.run(launches, step - 1, 1, -1)
+                    for buffer in external.values():
+                        buffer.zero_()
+                    step -= 1
+                    continue
+                stop = (
+                    start if self.keep in (None, 1) else max(start, (step - 1) // (self.keep or 1) * (self.keep or 1))
+                )
+                self.run(launches, step - 1, step - stop, -1)
+                step = stop
+        for name, buffer in external.items():
+            if name in seeds and self.keep is not None:
+                buffer.copy_(seeds[name][0][None])
+        if not steps:
+            for name, buffer in external.items():
+                if name in seeds and self.keep is None:
+                    buffer.copy_(seeds[name])
+        return [
+            self._gradient(one, adjoint, memory, lookup) if want else None
+            for one, want in zip(named, wanted, strict=True)
+        ]
+
+    def _seed_index(self, step: int) -> int | None:
+        """Return which of the returned states is the one before a step's adjoint, if one is."""
+        if self.keep is None:
+            return 0 if step == self.steps else None
+        return step // self.keep if step % self.keep == 0 else None
+
+    def _again(self, start: int, end: int) -> dict[str, torch.Tensor]:
+        """Compute the states of a segment again."""
+        histories = {one.name: self.rows(one, end - start + 1) for one in self.runner.states}
+        for name, history in histories.items():
+            history[0] = self.saved[start // self.interval][name].to(self.device)
+        launches = self.forward_launches(histories, start, False, self.sequence.replay)
+        self.run(launches, start, end - start, 1)
+        return histories
+
+    def _adjoint_memory(self, adjoint: Adjoint, name: str) -> torch.Tensor:
+        buffer = adjoint.buffers[name]
+        steps = {"carry": 2, "step": self.steps}.get(buffer.keep, 1)
+        if buffer.over is None:
+            slots, width = self.backend.sums(self.runner.sizes[buffer.lanes], BITS[self.dtype])
+            return self.zeros(steps, self.variants, slots * buffer.columns * width)
+        return self.zeros(steps, self.variants, buffer.columns, padded(self.runner.sizes[buffer.over]))
+
+    def _gradient(
+        self, one: Field, adjoint: Adjoint, memory: dict[str, torch.Tensor], lookup: Any
+    ) -> torch.Tensor | None:
+        reads = adjoint.gradients.get(one.name, [])
+        columns = columns_of(one, self.sequence.connections)
+        lead = int(one.role == "control")
+        steps = self.steps if lead else 1
+        if not reads:
+            own = (*((self.runner.sizes[one.over],) if one.over is not None else ()), *one.shape)
+            return self.zeros(*((steps,) if lead else ()), *self.batch, *own)
+        if one.over is None:
+            _, width = self.backend.sums(1, BITS[self.dtype])
+            parts = [memory[place.buffer] for _, place in reads]
+            total = sum(part.reshape(steps, self.variants, -1, columns, width).sum((2, 4)) for part in parts)
+            assert isinstance(total, torch.Tensor)
+            return self.runner.outside(one, total if lead else total[0], self.batch, lead)
+        result = self.rows(one, steps)
+        collector = self.runner.collector(tuple(access for access, _ in reads), columns)
+        places = (*[place for _, place in reads], Place("result"))
+        task = Task(one.over, collector, places)
+        found = self.bound(result, bool(lead))
+        launch = self.launch(task, lambda place: found if place.buffer == "result" else lookup(place))
+        first = 0 if lead else -1
+        self.run([launch], first, steps, 1)
+        return self.runner.outside(one, result if lead else result[0], self.batch, lead)
+
+
+class _Rollout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        needs = [bool(need) for need in ctx.needs_input_grad[1:]]
+        ctx.call = call
+        ctx.shapes = [tensor.shape for tensor in tensors]
+        ctx.set_materialize_grads(False)
+        return call.forward(list(tensors), needs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        gradients = ctx.call.backward(cotangents, list(ctx.needs_input_grad[1:]))
+        runner = ctx.call.runner
+        fields = [*runner.states, *runner.parameters, *runner.controls]
+        for i, (one, shape, gradient) in enumerate(zip(fields, ctx.shapes, gradients, strict=True)):
+            if gradient is not None and gradient.shape != shape:  # one value that all variants share
+                lead = int(one.role == "control")
+                gradients[i] = gradient.sum(tuple(range(lead, lead + gradient.dim() - len(shape))))
+        return None, *gradients

@@ -1,0 +1,404 @@
+"""One time step as a sequence of maps over sets, and its adjoint, which is one again.
+
+Fields live on sets (nodes, elements, particles) or are one for all. A stage is a function of one member of a set: it
+reads fields of its own member, of the members that a connection names, or the sum of what others contributed to it.
+The adjoint of a gather is an ordered sum through the same connection, and the other way round.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Literal
+
+from adjoin.compiler.autodiff.derivatives import vjp
+from adjoin.compiler.ir.graph import uncollected
+from adjoin.compiler.ir.program import Program, TensorSpec, trace
+from adjoin.compiler.maps.access import Access, Kind, Map
+from adjoin.errors import TraceError
+
+Role = Literal["state", "parameter", "control", "output", "temporary", "index"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A quantity of every member of a set, or one for a whole variant.
+
+    Attributes:
+        name: how stages and callers know it.
+        over: the set; None for one value a variant.
+        shape: of one member's value.
+        role: "state" is carried from step to step; "parameter" does not change; "control" has a value a step; "output"
+            is returned for every step; "temporary" lives within a step; "index" is a temporary of whole numbers.
+        via: of a temporary: the connection to whose members the values are contributions, `shape` for each of them.
+    """
+
+    name: str
+    over: str | None
+    shape: tuple[int, ...] = ()
+    role: Role = "temporary"
+    via: str | None = None
+
+
+@dataclass(frozen=True)
+class Connection:
+    """An index table: for every member of one set, some members of another.
+
+    Attributes:
+        name: how stages know it.
+        source: the set whose members have indices.
+        target: the set that they point into.
+        corners: how many each has.
+        cell: for particles in a grid: the index field with the first node of each particle's cell. The others are at
+            fixed offsets from it.
+    """
+
+    name: str
+    source: str
+    target: str
+    corners: int
+    cell: str | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """What an argument of a stage is.
+
+    Attributes:
+        field: which; `after(name)` is a state as the step leaves it.
+        via: a connection: of a gather its source is the stage's set; of a sum its target.
+    """
+
+    field: str
+    via: str | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A function of one member of a set.
+
+    Attributes:
+        name: for messages.
+        over: the set.
+        function: takes the arguments by name, traced; returns a dict of field names and values.
+        reads: what each argument is.
+    """
+
+    name: str
+    over: str
+    function: Callable[..., Mapping[str, Any]]
+    reads: Mapping[str, Read]
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A stage that sorts the particles of a connection into their cells."""
+
+    via: str
+
+
+def after(state: str) -> str:
+    """Return the name under which stages know a state as the step leaves it."""
+    return f"{state}'"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which memory an access uses.
+
+    Attributes:
+        buffer: the name of a field, or of a cotangent.
+        carried: from the step that was differentiated before.
+    """
+
+    buffer: str
+    carried: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A map with the memory that its accesses use, or a sort of particles into cells."""
+
+    over: str
+    map: Map | None
+    places: tuple[Place, ...] = ()
+    sort: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Memory that the adjoint needs.
+
+    Attributes:
+        over: the set of its rows; None for sums over lanes.
+        columns: numbers a row.
+        keep: "carry" alternates between steps, "add" gathers over all steps, "step" has every step, "" one step.
+        lanes: of a sum over lanes, the set that it was over.
+    """
+
+    over: str | None
+    columns: int
+    keep: str = ""
+    lanes: str = ""
+
+
+@dataclass(eq=False)
+class Adjoint:
+    """The reverse of one step, and how gradients are read off at the end.
+
+    Attributes:
+        tasks: in order, beginning with what is computed again.
+        buffers: what they write.
+        gradients: of each wanted field the reads whose sum is its gradient.
+    """
+
+    tasks: list[Task] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    gradients: dict[str, list[tuple[Access, Place]]] = field(default_factory=dict)
+
+
+class StepSequence:
+    """Stages that make one time step; see the module.
+
+    Args:
+        fields: every quantity.
+        connections: every index table.
+        stages: in order.
+    """
+
+    def __init__(self, fields: Sequence[Field], connections: Sequence[Connection], stages: Sequence[Stage | Sort]):
+        self.fields: dict[str, Field] = {}
+        for one in fields:
+            self.fields[one.name] = one
+            if one.role == "state":
+                self.fields[after(one.name)] = one
+        self.connections = {one.name: one for one in connections}
+        self.stages = list(stages)
+        self.programs: list[Program | None] = []
+        with uncollected():
+            for stage in self.stages:
+                self.programs.append(None if isinstance(stage, Sort) else self._trace(stage))
+        written = {name for program in self.programs if program is not None for name in self._outputs(program)}
+        missing = [one.name for one in fields if one.role == "state" and after(one.name) not in written]
+        if missing:
+            raise TraceError(f"no stage writes the next value of the state {missing[0]!r}, {after(missing[0])!r}")
+        self.forward = [self._task(i, None) for i in range(len(self.stages))]
+        self.replay = self._again({after(one.name) for one in fields if one.role == "state"})
+
+    # Tracing ----------------------------------------------------------------------------------------------------------
+
+    def _trace(self, stage: Stage) -> Program:
+        specs = []
+        for name, read in stage.reads.items():
+            one = self._field(stage, read.field)
+            access = self.access(stage, read)
+            corners = (access.corners,) if access.kind == Kind.GATHER else ()
+            specs.append(TensorSpec(name, (*corners, *one.shape)))
+
+        def function(**arguments: Any) -> Any:
+            values = stage.function(**arguments)
+            if not isinstance(values, dict):
+                raise TraceError(f"stage {stage.name!r} must return a dict of fields, got {type(values).__name__}")
+            return values
+
+        program, _ = trace(stage.name, function, specs)
+        for spec in program.outputs:
+            one = self._field(stage, spec.name)
+            shape = (self.connections[one.via].corners, *one.shape) if one.via is not None else one.shape
+            if spec.shape != shape:
+                raise TraceError(f"stage {stage.name!r}: {spec.name!r} has the shape {shape}, got {spec.shape}")
+        return program
+
+    def _field(self, stage: Stage, name: str) -> Field:
+        if name not in self.fields:
+            raise TraceError(f"stage {stage.name!r}: no field {name!r}; fields: {', '.join(self.fields)}")
+        return self.fields[name]
+
+    def access(self, stage: Stage, read: Read) -> Access:
+        """Return how a stage reaches what it reads."""
+        one = self._field(stage, read.field)
+        if read.via is None:
+            if one.over not in (None, stage.over):
+                raise TraceError(f"stage {stage.name!r} is over {stage.over!r}, {read.field!r} over {one.over!r}")
+            return Access(Kind.UNIFORM if one.over is None else Kind.LANE)
+        if read.via not in self.connections:
+            raise TraceError(f"stage {stage.name!r}: no connection {read.via!r}; {', '.join(self.connections)}")
+        connection = self.connections[read.via]
+        kind = Kind.SUM if one.via is not None else Kind.GATHER
+        ends = (one.over, stage.over) if kind == Kind.SUM else (stage.over, one.over)
+        if ends != (connection.source, connection.target) or (kind == Kind.SUM and one.via != read.via):
+            raise TraceError(f"stage {stage.name!r}: {read.field!r} cannot be read through {read.via!r} there")
+        return Access(kind, read.via, connection.corners, connection.cell is not None)
+
+    def _outputs(self, program: Program) -> list[str]:
+        return [spec.name for spec in program.outputs]
+
+    def write(self, name: str) -> Access:
+        """Return how a stage writes a field."""
+        one = self.fields[name]
+        if one.over is None:
+            return Access(Kind.REDUCE)
+        if one.role == "index":
+            return Access(Kind.INDEX)
+        return Access(Kind.LANE, corners=1 if one.via is None else self.connections[one.via].corners)
+
+    def _task(self, i: int, only: set[str] | None) -> Task:
+        """Return a stage as it runs forwards, or only some of its outputs."""
+        stage, program = self.stages[i], self.programs[i]
+        if isinstance(stage, Sort):
+            return Task(self.connections[stage.via].source, None, sort=stage.via)
+        assert program is not None
+        if only is not None:
+            kept = [j for j, name in enumerate(self._outputs(program)) if name in only]
+            computation = program.computation
+            targets = tuple(computation.targets[j] for j in kept)
+            smooth = computation.smooth[0], tuple(computation.smooth[1][j] for j in kept)
+            outputs = tuple(program.outputs[j] for j in kept)
+            program = replace(
+                program, outputs=outputs, computation=replace(computation, targets=targets, smooth=smooth)
+            )
+        reads = tuple((self.access(stage, read),) for read in stage.reads.values())
+        names = self._outputs(program)
+        places = [Place(read.field) for read in stage.reads.values()] + [Place(name) for name in names]
+        return Task(stage.over, Map(program, reads, tuple(self.write(name) for name in names)), tuple(places))
+
+    # The adjoint ------------------------------------------------------------------------------------------------------
+
+    def adjoint(self, wanted: set[str]) -> Adjoint:
+        """Return the reverse of one step.
+
+        Args:
+            wanted: the parameters and controls whose gradients are asked for; those of states always are.
+        """
+        states = [name for name, one in self.fields.items() if one.role == "state" and not name.endswith("'")]
+        seeds: dict[str, list[tuple[Access, Place]]] = {}
+        for name, one in self.fields.items():
+            if one.role == "output":
+                kind = Kind.UNIFORM if one.over is None else Kind.LANE
+                seeds[name] = [(Access(kind), Place(f"seed.{name}"))]
+        for state in states:
+            seeds[after(state)] = [(Access(Kind.LANE), Place(f"seed.{state}"))]
+        result = self._reverse(seeds, wanted)
+        # What the step after contributes to a state is only known once the step has been reversed.
+        for state in states:
+            carried = [(access, replace(place, carried=True)) for access, place in result.gradients.get(state, [])]
+            seeds[after(state)] = seeds[after(state)] + carried
+        result = self._reverse(seeds, wanted)
+        for state in states:
+            carried = [(access, replace(place, carried=True)) for access, place in result.gradients.get(state, [])]
+            result.gradients[state] = [(Access(Kind.LANE), Place(f"seed.{state}")), *carried]
+        read = set[str]().union(*[self._temporaries_read(task) for task in result.tasks])
+        result.tasks = [*self._again(read), *result.tasks]
+        return result
+
+    def _reverse(self, seeds: dict[str, list[tuple[Access, Place]]], wanted: set[str]) -> Adjoint:
+        cotangents = {name: list(reads) for name, reads in seeds.items()}
+        active = {name for name, one in self.fields.items() if name in wanted or one.role == "state"}
+        for stage, program in zip(self.stages, self.programs, strict=True):
+            if isinstance(stage, Stage) and any(read.field in active for read in stage.reads.values()):
+                assert program is not None
+                active.update(name for name in self._outputs(program) if self.fields[name].role != "index")
+        result = Adjoint()
+        for stage, program in reversed(list(zip(self.stages, self.programs, strict=True))):
+            if isinstance(stage, Stage):
+                assert program is not None
+                self._reverse_stage(stage, program, cotangents, active, result)
+        result.gradients = {
+            name: cotangents.get(name, [])
+            for name, one in self.fields.items()
+            if name in wanted or (one.role == "state" and not name.endswith("'"))
+        }
+        return result
+
+    def _reverse_stage(
+        self,
+        stage: Stage,
+        program: Program,
+        cotangents: dict[str, list[tuple[Access, Place]]],
+        active: set[str],
+        result: Adjoint,
+    ) -> None:
+        outputs = self._outputs(program)
+        seeded = [bool(cotangents.get(name)) and self.fields[name].role != "index" for name in outputs]
+        reads = list(stage.reads.items())
+        asked = [read.field in active and self.fields[read.field].role != "index" for _, read in reads]
+        if not any(seeded) or not any(asked):
+            return
+        with uncollected():
+            reverse, present = vjp(program, asked, seeded)
+        if not present:
+            return
+        accesses: list[tuple[Access, ...]] = [(self.access(stage, read),) for _, read in reads]
+        places = [Place(read.field) for _, read in reads]
+        for name, has_seed in zip(outputs, seeded, strict=True):
+            if has_seed:
+                accesses.append(tuple(access for access, _ in cotangents[name]))
+                places += [place for _, place in cotangents[name]]
+        writes = []
+        for position in present:
+            argument, read = reads[position]
+            one, access = self.fields[read.field], self.access(stage, read)
+            buffer = f"grad.{stage.name}.{argument}"
+            carry = one.role == "state" and not read.field.endswith("'")
+            keep = {"parameter": "add", "control": "step"}.get(one.role, "carry" if carry else "")
+            columns = reverse.outputs[len(writes)].size
+            back = {Kind.LANE: Kind.LANE, Kind.GATHER: Kind.SUM, Kind.SUM: Kind.GATHER, Kind.UNIFORM: Kind.UNIFORM}
+            cotangents.setdefault(read.field, []).append((replace(access, kind=back[access.kind]), Place(buffer)))
+            if access.kind == Kind.UNIFORM:
+                writes.append(Access(Kind.REDUCE))
+                result.buffers[buffer] = Buffer(None, columns, keep, stage.over)
+            else:
+                corners = access.corners if access.kind == Kind.GATHER else 1
+                writes.append(Access(Kind.ADD if keep == "add" else Kind.LANE, corners=corners))
+                result.buffers[buffer] = Buffer(stage.over, columns, keep)
+            places.append(Place(buffer))
+        result.tasks.append(Task(stage.over, Map(reverse, tuple(accesses), tuple(writes)), tuple(places)))
+
+    def _again(self, needed: set[str]) -> list[Task]:
+        """Return the forward tasks that compute some fields."""
+        needed = set(needed)
+        chosen: list[Task] = []
+        for i in reversed(range(len(self.stages))):
+            task = self.forward[i]
+            if task.sort is not None:
+                if f"sort {task.sort}" in needed:
+                    chosen.append(task)
+                    needed.add(self.connections[task.sort].cell or "")
+                continue
+            program = self.programs[i]
+            assert program is not None
+            only = needed.intersection(self._outputs(program))
+            if only:
+                chosen.append(self._task(i, only))
+                needed |= self._temporaries_read(chosen[-1])
+        return chosen[::-1]
+
+    def _temporaries_read(self, task: Task) -> set[str]:
+        if task.map is None:
+            return set()
+        live = set(task.map.program.schedule.order)
+        found: set[str] = set()
+        places = iter(task.places)
+        for reads, nodes in zip(task.map.reads, task.map.program.sources, strict=True):
+            used = not live.isdisjoint(nodes)
+            for access, place in zip(reads, list(_take(places, len(reads))), strict=True):
+                if used and access.cells:
+                    found.add(self.connections[access.via].cell or "")
+                    if access.kind == Kind.SUM:
+                        found.add(f"sort {access.via}")
+                one = self.fields.get(place.buffer)
+                if used and one is not None and one.role in ("temporary", "index"):
+                    found.add(place.buffer)
+        return found
+
+
+def _take(items: Any, count: int) -> list[Any]:
+    return [next(items) for _ in range(count)]
+
+
+def columns_of(one: Field, connections: Mapping[str, Connection]) -> int:
+    """Return the numbers that a member has of a field."""
+    corners = 1 if one.via is None else connections[one.via].corners
+    total = corners
+    for size in chain(one.shape):
+        total *= size
+    return total

@@ -1,0 +1,183 @@
+"""Maps over meshes: random steps against the interpreter, autograd through it, and finite differences."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from random_programs import _bounded, _grow
+
+from adjoin.compiler.maps import cuda
+from adjoin.compiler.maps.reference import interpret_rollout
+from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
+from adjoin.compiler.runtime.cuda.kernel import CudaTarget
+from adjoin.errors import InputError, TraceError
+from adjoin.trace import tanh
+
+NODES, ELEMENTS, PROBES, STEPS = 37, 21, 3, 6
+
+
+def random_runner(seed):
+    """A step of random functions: elements gather from nodes and add to nodes, probes read the result."""
+    rng = random.Random(seed)
+
+    def mixed(values, count, salt):
+        grown = _grow(random.Random(f"{seed} {salt}"), values, 8)
+        return [_bounded(value) for value in grown[-count:]]
+
+    def element(x, k, h, u):
+        values = mixed([*x.ravel(), *k, h, u], 6, "element")
+        return {"flux": np.array(values, dtype=object).reshape(3, 2), "stress": values[0] * values[1]}
+
+    def node(x, flux, h, m):
+        values = mixed([*x, *flux, h, *m], 2, "node")
+        return {"x'": np.array([0.9 * a + 0.1 * b for a, b in zip(x, values, strict=True)]), "energy": tanh(values[0])}
+
+    def probe(x, u):
+        return {"reading": mixed([*x[0], u], 1, "probe")[0]}
+
+    fields = [
+        Field("x", "nodes", (2,), "state"),
+        Field("k", "elements", (2,), "parameter"),
+        Field("m", "nodes", (1,), "parameter"),
+        Field("h", None, (), "parameter"),
+        Field("u", None, (), "control"),
+        Field("flux", "elements", (2,), "temporary", "corners"),
+        Field("stress", "elements", (), "output"),
+        Field("energy", None, (), "output"),
+        Field("reading", "probes", (), "output"),
+    ]
+    connections = [Connection("corners", "elements", "nodes", 3), Connection("place", "probes", "nodes", 1)]
+    stages = [
+        Stage(
+            "element", "elements", element, {"x": Read("x", "corners"), "k": Read("k"), "h": Read("h"), "u": Read("u")}
+        ),
+        Stage("node", "nodes", node, {"x": Read("x"), "flux": Read("flux", "corners"), "h": Read("h"), "m": Read("m")}),
+        Stage("probe", "probes", probe, {"x": Read("x'", "place"), "u": Read("u")}),
+    ]
+    table = np.array([rng.sample(range(NODES), 3) for _ in range(ELEMENTS)])
+    tables = {"corners": table, "place": np.array([[5], [0], [5]])}
+    sequence = StepSequence(fields, connections, stages)
+    return StepRunner(sequence, {"nodes": NODES, "elements": ELEMENTS, "probes": PROBES}, tables)
+
+
+def random_inputs(batch=(), dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+
+    def tensor(*shape):
+        return (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1).to(dtype).requires_grad_()
+
+    state = {"x": tensor(*batch, NODES, 2)}
+    parameters = {"k": tensor(ELEMENTS, 2), "m": tensor(*batch, NODES, 1), "h": tensor()}
+    return state, parameters, {"u": tensor(STEPS, *batch)}
+
+
+def weighted(*results):
+    """A loss in which every number counts differently."""
+    total = 0.0
+    for result in results:
+        weights = torch.linspace(0.5, 1.5, result.numel(), dtype=result.dtype).reshape(result.shape)
+        total = total + (weights * result * (1.0 + 0.3 * result)).sum()
+    return total
+
+
+def loss_and_gradients(runner, inputs, **options):
+    leaves = [tensor for part in inputs for tensor in part.values()]
+    states, outputs = runner.rollout(*inputs, **options)
+    loss = weighted(*states.values(), *outputs.values())
+    return loss, torch.autograd.grad(loss, leaves, allow_unused=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_steps_agree_with_the_interpreter_and_with_finite_differences(seed):
+    runner = random_runner(seed)
+    inputs = random_inputs()
+    leaves = [tensor for part in inputs for tensor in part.values()]
+    loss, gradients = loss_and_gradients(runner, inputs, keep=1)
+    states, outputs = interpret_rollout(runner, *inputs, STEPS)
+    expected = weighted(*states.values(), *outputs.values())
+    assert torch.allclose(loss, expected, rtol=1e-13)
+    references = torch.autograd.grad(expected, leaves, allow_unused=True)
+    for gradient, reference in zip(gradients, references, strict=True):
+        reference = torch.zeros_like(gradient) if reference is None else reference
+        assert torch.allclose(gradient, reference, rtol=1e-9, atol=1e-10)
+    generator = torch.Generator().manual_seed(seed)
+    directions = [torch.rand(leaf.shape, generator=generator, dtype=leaf.dtype) - 0.5 for leaf in leaves]
+
+    def moved(distance):
+        values = iter([leaf.detach() + distance * d for leaf, d in zip(leaves, directions, strict=True)])
+        parts = [{name: next(values) for name in part} for part in inputs]
+        states, outputs = runner.rollout(*parts, keep=1)
+        return weighted(*states.values(), *outputs.values())
+
+    slope = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
+    assert torch.allclose(slope, (moved(1e-7) - moved(-1e-7)) / 2e-7, rtol=1e-5)
+
+
+def test_checkpoints_and_kept_states_do_not_change_a_bit():
+    runner = random_runner(0)
+    inputs = random_inputs(batch=(2,))
+    for keep in (None, 1, 3):
+        results = [
+            loss_and_gradients(runner, inputs, keep=keep, checkpoints=Checkpoints(every, on_host=every == 2))
+            for every in ("all", "sqrt", 2)
+        ]
+        for loss, gradients in results[1:]:
+            assert loss.equal(results[0][0])
+            assert all(a.equal(b) for a, b in zip(gradients, results[0][1], strict=True))
+
+
+def test_threads_do_not_change_a_bit_and_variants_do_not_touch_each_other(monkeypatch):
+    monkeypatch.setattr("adjoin.compiler.maps.cpu.WORTHWHILE", 0)
+    runner = random_runner(1)
+    state, parameters, controls = random_inputs(batch=(4,), dtype=torch.float32)
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            results.append(loss_and_gradients(runner, (state, parameters, controls))[1])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(a.equal(b) for a, b in zip(*results, strict=True))
+    broken = {"x": state["x"].detach().clone()}
+    broken["x"][2, 0, 0] = torch.nan
+    good, _ = runner.rollout(state, parameters, controls)
+    bad, _ = runner.rollout(broken, parameters, controls)
+    assert bad["x"][2].isnan().any()
+    assert all(bad["x"][i].equal(good["x"][i]) for i in (0, 1, 3))
+
+
+def test_every_kernel_is_written_for_gpus():
+    runner = random_runner(2)
+    target = CudaTarget(90)
+    adjoint = runner.sequence.adjoint({"k", "m", "h", "u"})
+    for task in (*runner.sequence.forward, *adjoint.tasks):
+        for bits in (32, 64):
+            made = cuda.MapTarget(target, task.map.digest, task.map)
+            assert ".entry kernel" in target.ptx(made.render(None, made.lanes(bits)[0]).text)
+
+
+def test_errors_say_what_would_be_right():
+    runner = random_runner(0)
+    state, parameters, controls = random_inputs()
+    with pytest.raises(InputError, match="no state 'y'; states: x"):
+        runner.rollout({"y": state["x"]}, parameters, controls)
+    with pytest.raises(InputError, match=r"'k' must have the shape \(\*batch, 21, 2\), got \(20, 2\)"):
+        runner.rollout(state, parameters | {"k": parameters["k"][:20]}, controls)
+    with pytest.raises(InputError, match="exceed the budget of 1,000 bytes; every='sqrt' takes"):
+        runner.rollout(state, parameters, controls, checkpoints=Checkpoints(budget=1000))
+    with pytest.raises(InputError, match="keep must divide the 6 steps"):
+        runner.rollout(state, parameters, controls, keep=4)
+    table = runner.arrays["corners"].copy()
+    table[4, 1] = 99
+    broken = StepRunner(runner.sequence, runner.sizes, runner.arrays | {"corners": table})
+    with pytest.raises(InputError, match="member 4 names 99 at corner 1, but there are 37, 0 to 36"):
+        broken.rollout(state, parameters, controls)
+    with pytest.raises(TraceError, match="no stage writes the next value of the state 'x'"):
+        StepSequence([Field("x", "nodes", (), "state")], [], [])
+    with pytest.raises(TraceError, match="no field 'y'; fields: x"):
+        StepSequence(
+            [Field("x", "nodes", (), "state")], [], [Stage("s", "nodes", lambda y: {"x'": y}, {"y": Read("y")})]
+        )
