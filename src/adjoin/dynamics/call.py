@@ -7,7 +7,7 @@ kernel with the model; `compute` traces several over one state, so that what the
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,6 +44,7 @@ class Request(NamedTuple):
         external: names of the frames that external forces act on, or `ALL_BODIES`.
         params: names of the parameters that are inputs.
         reference: of the external forces.
+        single: whether the result is that of the only quantity, not a dict.
     """
 
     label: str
@@ -52,6 +53,13 @@ class Request(NamedTuple):
     external: tuple[str | None, ...]
     params: tuple[str, ...]
     reference: Reference
+    single: bool
+
+    @property
+    def key(self) -> Hashable:
+        """Return what kernels are kept under; a short one for a quantity of the inputs alone."""
+        _, known, options = self.quantities[0]
+        return (known, options) if self.single and not self.external and not self.params else self
 
     def shapes(self, model: Model) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the kernel's inputs, in order."""
@@ -83,9 +91,25 @@ def call(
         reference: of the external forces.
         options: of the quantity, hashable.
     """
+    return call_quantity(name, model, inputs, tuple(options.items()), external, params, reference)
+
+
+def call_quantity(
+    name: str,
+    model: Model,
+    inputs: Sequence[Any],
+    options: tuple[tuple[str, Any], ...],
+    external: Any = None,
+    params: Mapping[str, Any] | None = None,
+    reference: Reference = "local",
+) -> Any:
+    """Compute `call` for options that may have the names of arguments of `call`."""
     known = QUANTITIES[name]
-    quantities = ((name, known, tuple(options.items())),)
-    return evaluate(model, name, known.inputs, inputs, quantities, external, params, reference)[name]
+    if external is None and not params and not torch.compiler.is_compiling() and type(model) is Model:
+        function = _kernels.peek(model, (known, options))
+        if function is not None and isinstance(inputs[0], torch.Tensor):
+            return function(*inputs)
+    return evaluate(model, name, known.inputs, inputs, ((name, known, options),), external, params, reference, True)
 
 
 def evaluate(
@@ -97,8 +121,9 @@ def evaluate(
     external: Any,
     params: Mapping[str, Any] | None,
     reference: Reference,
-) -> dict[str, Any]:
-    """Compute several quantities, by label; see `Request`."""
+    single: bool = False,
+) -> Any:
+    """Compute several quantities, by label, or a single one; see `Request`."""
     if not isinstance(model, Model):
         raise InputError(
             f"{label}: the model must be an adjoin.Model, as adjoin.load gives; got a {type(model).__name__}"
@@ -106,7 +131,7 @@ def evaluate(
     forces = {} if external is None else _by_frame(model, label, external, reference)
     traced = not isinstance(inputs[0], torch.Tensor)
     params = (params or {}) if traced or not params else _checked(model, inputs, params)
-    request = Request(label, names, quantities, tuple(forces), tuple(params), reference)
+    request = Request(label, names, quantities, tuple(forces), tuple(params), reference, single)
     values = (*inputs, *forces.values(), *params.values())
     return _trace(model, request, values) if traced else _kernel(model, request)(*values)
 
@@ -116,12 +141,12 @@ _kernels: PerOwner[Function] = PerOwner(256)  # of each model, those that were c
 
 def _kernel(model: Model, request: Request) -> Function:
     """Return the kernel of a request, compiled when it is first used."""
-    cache = _kernels.of(model)
-    return cache.peek(request) or cache.get(request, lambda: _compile(model, request))
+    cache, key = _kernels.of(model), request.key
+    return cache.peek(key) or cache.get(key, lambda: _compile(model, request))
 
 
 def _compile(model: Model, request: Request) -> Function:
-    def traced(**values: Any) -> dict[str, Any]:
+    def traced(**values: Any) -> Any:
         return _trace(model, request, tuple(values.values()))
 
     traced.__name__ = f"{request.label}({model.name})"
@@ -130,8 +155,8 @@ def _compile(model: Model, request: Request) -> Function:
     return function
 
 
-def _trace(model: Model, request: Request, values: Sequence[Any]) -> dict[str, Any]:
-    """Return the results by label, over arrays of scalars in the order of `Request.shapes`."""
+def _trace(model: Model, request: Request, values: Sequence[Any]) -> Any:
+    """Return the results by label, or the single one, over arrays of scalars in the order of `Request.shapes`."""
     shapes = request.shapes(model)
     for (name, shape), value in zip(shapes.items(), values, strict=True):
         _require(request.label, name, value, shape)
@@ -147,7 +172,8 @@ def _trace(model: Model, request: Request, values: Sequence[Any]) -> dict[str, A
             frame = model.frame_index(name)
             external.append(ExternalForce(model.frames[frame].body, robot.frames[frame], wrench, request.reference))
     state = State(robot, **{name: named[name] for name in request.inputs}, external=external)
-    return {label: _result(request, state, wanted, options) for label, wanted, options in request.quantities}
+    results = {label: _result(request, state, wanted, options) for label, wanted, options in request.quantities}
+    return results[request.label] if request.single else results
 
 
 def _result(request: Request, state: State, wanted: Quantity, options: tuple[tuple[str, Any], ...]) -> Any:

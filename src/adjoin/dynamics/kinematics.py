@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from adjoin.dynamics.call import REFERENCES, Array, Reference, call, evaluate
-from adjoin.dynamics.quantity import QUANTITIES, quantity
+from adjoin.dynamics.call import REFERENCES, Array, Reference, call, call_quantity
+from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError, unknown_name
@@ -45,9 +45,7 @@ def call_for_frames(
 ) -> Any:
     """Compute `call` for a quantity that has a frame and a reference of its own and knows no external forces."""
     frame = frame if isinstance(frame, str) else tuple(frame)
-    known = QUANTITIES[name]
-    wanted = ((name, known, (("frame", frame), *options.items())),)
-    return evaluate(model, name, known.inputs, inputs, wanted, None, params, "local")[name]
+    return call_quantity(name, model, inputs, (("frame", frame), *options.items()), params=params)
 
 
 def map_frames(function: str, model: Model, frames: FrameNames, compute: Callable[[int], Any]) -> Any:

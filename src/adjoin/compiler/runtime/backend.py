@@ -7,7 +7,7 @@ rendering, compiling; this machine need not have the processor) and an `Executab
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,9 @@ from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cache import Cache, digest
 from adjoin.errors import InputError
 from adjoin.progress import announced
+
+PreparedLaunch = Callable[[Iterable[int]], None]
+"""Launches a kernel, given the addresses of its inputs and outputs."""
 
 
 class Target(Protocol):
@@ -65,6 +68,22 @@ class Executable(Protocol):
             outputs: where the results go: contiguous, of the same form; (partial sums, size) for one that is summed.
             batch: number of environments, at least 1.
             integers: the run-time integers, in the program's order.
+        """
+        ...
+
+    def prepare(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
+    ) -> "PreparedLaunch | None":
+        """Do what a launch does apart from the data, for all later launches on tensors like these.
+
+        Args:
+            inputs: as in `launch`.
+            outputs: as in `launch`.
+            batch: as in `launch`.
+            integers: as in `launch`.
+
+        Returns:
+            A launch for tensors of these shapes and strides on this device; None if there is nothing to gain.
         """
         ...
 
@@ -170,22 +189,25 @@ def versions() -> str:
 
 def tensor_words(
     program: Program, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int
-) -> tuple[list[int], list[torch.Tensor]]:
-    """Return the words of `Layout` that describe the tensors, and copies of tensors that must live until the launch."""
-    words: list[int] = []
+) -> tuple[list[int], list[int], list[torch.Tensor]]:
+    """Return the addresses and strides of the tensors for `Layout`, and copies that must live until the launch."""
+    addresses: list[int] = []
+    strides: list[int] = []
     copies: list[torch.Tensor] = []
     for spec, tensor in zip(program.inputs, inputs, strict=True):
         size = spec.size
         if tensor.is_contiguous():
-            words += (tensor.data_ptr(), 0, size) if spec.shared else (tensor.data_ptr(), size, size * batch)
+            addresses.append(tensor.data_ptr())
+            strides += (0, size) if spec.shared else (size, size * batch)
             continue
         rows = 1 if spec.shared else batch
         flat = tensor.reshape((rows, size) if spec.steps is None else (tensor.shape[0], rows, size))
         if size > 1 and flat.stride(-1) != 1:
             flat = flat.contiguous()
         copies.append(flat)
-        words += (flat.data_ptr(), 0 if spec.shared else flat.stride(-2), flat.stride(0))
+        addresses.append(flat.data_ptr())
+        strides += (0 if spec.shared else flat.stride(-2), flat.stride(0))
     for spec, tensor in zip(program.outputs, outputs, strict=True):
-        size = spec.size
-        words += (tensor.data_ptr(), size, size * (tensor.shape[-2] if spec.shared else batch))
-    return words, copies
+        addresses.append(tensor.data_ptr())
+        strides += (spec.size, spec.size * (tensor.shape[-2] if spec.shared else batch))
+    return addresses, strides, copies

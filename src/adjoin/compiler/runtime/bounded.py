@@ -32,7 +32,7 @@ class BoundedCache(Generic[Value]):
         return entry.value
 
     def peek(self, key: Hashable) -> Value | None:
-        """The value of a key if it is here, at the cost of one look-up."""
+        """Return the value of a key if it is here, at the cost of one look-up."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -83,11 +83,20 @@ class PerOwner(Generic[Value]):
     def __init__(self, size: int):
         self.size = size
         self._caches: weakref.WeakKeyDictionary[Any, BoundedCache[Value]] = weakref.WeakKeyDictionary()
+        self._by_identity: dict[int, BoundedCache[Value]] = {}
         self._lock = threading.Lock()
 
     def get(self, owner: Any, key: Hashable, compute: Callable[[], Value]) -> Value:
         """Return the value of an owner's key, computed unless it is here. The value must not hold the owner."""
         return self.of(owner).get(key, compute)
+
+    def peek(self, owner: Any, key: Hashable) -> Value | None:
+        """Return the value of an owner's key if it is here, by two look-ups, without hashing the owner."""
+        cache = self._by_identity.get(id(owner))
+        if cache is None:
+            cache = self._by_identity[id(owner)] = self.of(owner)
+            weakref.finalize(owner, self._by_identity.pop, id(owner), None).atexit = False
+        return cache.peek(key)
 
     def of(self, owner: Any) -> BoundedCache[Value]:
         """Return the cache of an owner."""

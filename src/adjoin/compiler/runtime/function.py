@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir import pytree as tree
@@ -16,7 +17,7 @@ from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.backend import find_target, prebuild
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.kernel import BITS, Kernel
-from adjoin.compiler.runtime.operator import call, check_tensor
+from adjoin.compiler.runtime.operator import call_bound, call_first, check_tensor
 from adjoin.errors import InputError, TraceError
 from adjoin.progress import announced
 
@@ -64,12 +65,21 @@ class Function:
             program, self._structure = trace(self.name, traced, self._specs, self._integers)
             self.kernel = Kernel(program)
         self._plain = [(len(spec.shape), spec.shape) for spec in self._specs]
+        self._arity = -1 if self._integers else len(self._specs)
         self._streams = any(spec.steps is not None for spec in self._specs)
         self._build = _builder(self._structure)
         functools.update_wrapper(self, traced, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors (*batch, *shape), in the declared order or by name."""
+        if len(args) == self._arity and not kwargs and not torch.compiler.is_compiling():
+            for matches, bound in self.kernel.prepared:
+                if matches(*args) and forward_ad._current_level < 0:
+                    return self._build(call_bound(bound, args))
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Check the tensors of a call whose signature is new, and run."""
         if len(args) == len(self._specs) == len(self._names) and not kwargs:
             arguments, tensors = {}, list(args)
         else:
@@ -79,7 +89,7 @@ class Function:
         if batches is None:
             self._check(tensors)
         lengths = self._lengths(arguments, tensors) if self.kernel.program.integers else ()
-        return self._build(call(self.kernel, tensors, lengths, batches))
+        return self._build(call_first(self.kernel, tensors, lengths, batches))
 
     def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
         """Return the batch shape of each input; None if one is not plainly right. It is on the fast path of calls."""
@@ -216,7 +226,7 @@ def function(**inputs: Any) -> Callable[[Callable[..., Any]], Function]:
     return decorate
 
 
-def _builder(structure: Any) -> Callable[[list[torch.Tensor]], Any]:
+def _builder(structure: Any) -> Callable[[Sequence[torch.Tensor]], Any]:
     """Put results into the structure that the traced function returned."""
     if structure == 0:
         return lambda results: results[0]

@@ -37,6 +37,9 @@ class InterpretedKernel:
         for output, result in zip(outputs, results, strict=True):
             output.copy_(result.reshape(output.shape))
 
+    def prepare(self, *_: Any) -> None:
+        """Return None: launches take no addresses here."""
+
 
 def executable(program: Program, bits: int, device: torch.device) -> InterpretedKernel:
     """See `adjoin.compiler.runtime.backend.Backend`."""

@@ -13,11 +13,14 @@ from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import Program, TensorSpec
 from adjoin.compiler.runtime.backend import Executable, backend_for
 from adjoin.compiler.runtime.bounded import BoundedCache
+from adjoin.compiler.runtime.signature import signature
 from adjoin.errors import CompileError
 from adjoin.progress import announced
 
 BITS = {torch.float32: 32, torch.float64: 64}
 VARIANTS = 256  # derivatives, shared forms and executables of one kernel that are kept; far more than any use has had
+PREPARED = 8  # signatures of calls of one kernel that are kept prepared
+PATIENCE = 32  # calls of other signatures after which one of them takes the place of the oldest
 
 
 class Kernel:
@@ -27,6 +30,7 @@ class Kernel:
         program: what it computes.
         key: a hash of that and of how it is differentiated.
         shared: for each input, whether it is one for the whole batch.
+        prepared: for the signatures of the latest calls, what recognizes one, and the call made ready for it.
     """
 
     def __init__(self, program: Program):
@@ -35,6 +39,8 @@ class Kernel:
         self.shared = tuple(spec.shared for spec in program.inputs)
         self._variants: BoundedCache[Any] = BoundedCache(VARIANTS)
         self._executables: dict[tuple[torch.device, torch.dtype], Executable] = {}
+        self.prepared: tuple[tuple[Callable[..., bool], BoundKernel], ...] = ()
+        self._unprepared = 0
         with _registry_lock:
             original = _registry.setdefault(self.key, self)
         if original is not self:
@@ -64,6 +70,10 @@ class Kernel:
     def _derivative(
         self, key: tuple[Any, ...], differentiate: Callable[[], tuple[Program, list[int]]]
     ) -> tuple["Kernel", list[int]]:
+        known = self._variants.peek(key)
+        if known is not None:
+            return known
+
         def compute() -> tuple[Kernel, list[int]]:
             with announced(f"differentiating {self.program.name}"), uncollected():
                 program, positions = differentiate()
@@ -88,25 +98,51 @@ class Kernel:
         into: Sequence[torch.Tensor | None] | None = None,
     ) -> list[torch.Tensor]:
         """Allocate the results, where `into` has no contiguous tensor for one, and launch; no autograd."""
-        outputs = self.program.outputs
         dtype, device = tensors[0].dtype, tensors[0].device
         count = math.prod(batch)
         executable = self.executable(device, dtype)
         results: list[torch.Tensor] = []
-        for i, spec in enumerate(outputs):
+        for i, shape in enumerate(self.allocated_shapes(executable, integers, batch)):
             place = None if into is None else into[i]
-            if place is None:
-                steps = () if spec.steps is None else (self._steps(spec, integers),)
-                rows = (executable.partial_sums(count), spec.size) if spec.shared else (*batch, *spec.shape)
-                place = torch.empty((*steps, *rows), dtype=dtype, device=device)
-            results.append(place)
+            results.append(torch.empty(shape, dtype=dtype, device=device) if place is None else place)
         if count:
             executable.launch(tensors, results, count, integers)
-        for i, spec in enumerate(outputs):
+        return self.sum_partial(results)
+
+    def allocated_shapes(
+        self, executable: Executable, integers: tuple[int, ...], batch: tuple[int, ...]
+    ) -> list[tuple[int, ...]]:
+        """Return the shapes of what a launch writes."""
+        shapes = []
+        for spec in self.program.outputs:
+            steps = () if spec.steps is None else (self._steps(spec, integers),)
+            rows = (executable.partial_sums(math.prod(batch)), spec.size) if spec.shared else (*batch, *spec.shape)
+            shapes.append((*steps, *rows))
+        return shapes
+
+    def sum_partial(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the results of a launch, those that are sums over the batch added up."""
+        for i, spec in enumerate(self.program.outputs):
             if spec.shared:
                 steps = () if spec.steps is None else results[i].shape[:1]
                 results[i] = results[i].sum(-2).reshape((*steps, *spec.shape))
         return results
+
+    def prepare(self, bound: "BoundKernel", tensors: Sequence[torch.Tensor], arranged: Sequence[torch.Tensor]) -> None:
+        """Do what a call does apart from the data, for all later calls of this kernel with the same signature.
+
+        Args:
+            bound: what runs.
+            tensors: those of the call.
+            arranged: the same as `bound` takes them.
+        """
+        self._unprepared += 1
+        if len(self.prepared) == PREPARED and self._unprepared < PATIENCE:
+            return
+        self._unprepared = 0
+        viewed = all(a.data_ptr() == b.data_ptr() for a, b in zip(tensors, arranged, strict=True))
+        if (matches := signature(tensors)) and viewed and bound.prepare(arranged):
+            self.prepared = ((matches, bound), *self.prepared[: PREPARED - 1])
 
     def _steps(self, spec: TensorSpec, integers: tuple[int, ...]) -> int:
         return spec.steps if isinstance(spec.steps, int) else integers[self.program.integers.index(str(spec.steps))]
@@ -118,6 +154,51 @@ class Kernel:
             steps = () if spec.steps is None else (self._steps(spec, integers),)
             shapes.append((*steps, *(() if spec.shared else batch), *spec.shape))
         return shapes
+
+
+class BoundKernel:
+    """A kernel with its integers and its batch: what a call needs besides tensors.
+
+    Attributes:
+        kernel: which knows what is shared.
+        integers: the run-time integers.
+        batch: the batch shape.
+        tracked: whether one of the tensors wants a gradient.
+        run: runs on tensors of the shapes that the kernel takes; no autograd.
+    """
+
+    __slots__ = ("batch", "integers", "kernel", "run", "tracked")
+
+    def __init__(self, kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], tracked: bool):
+        self.kernel, self.integers, self.batch, self.tracked = kernel, integers, batch, tracked
+        self.run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] = lambda x: kernel.run(x, integers, batch)
+
+    def prepare(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Make `run` fast for tensors of the layout of these, and for no others; False if it stays as it is."""
+        kernel, count = self.kernel, math.prod(self.batch)
+        element = tensors[0].new_empty(())
+        executable = kernel.executable(element.device, element.dtype)
+        shapes = kernel.allocated_shapes(executable, self.integers, self.batch)
+        likes = [element.expand(shape) for shape in shapes]  # `empty_like` is the fastest of torch's ways to allocate
+        places = [torch.empty_like(like) for like in likes]
+        launch = executable.prepare(tensors, places, count, self.integers) if count else None
+        if launch is None or not all(place.is_contiguous() for place in places):
+            return False
+        empty_like, data_ptr = torch.empty_like, torch.Tensor.data_ptr
+        single, summed = likes[0], any(spec.shared for spec in kernel.program.outputs)
+
+        def run_single(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            result = empty_like(single)
+            launch((*map(data_ptr, tensors), result.data_ptr()))
+            return [result]
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            results = [empty_like(like) for like in likes]
+            launch((*map(data_ptr, tensors), *map(data_ptr, results)))
+            return kernel.sum_partial(results) if summed else results
+
+        self.run = run if summed or len(likes) > 1 else run_single
+        return True
 
 
 _registry: "weakref.WeakValueDictionary[str, Kernel]" = weakref.WeakValueDictionary()

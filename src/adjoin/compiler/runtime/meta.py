@@ -1,6 +1,7 @@
 """The backend of torch's meta device, where tensors have shapes and no numbers: launching does nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -18,6 +19,9 @@ class MetaKernel:
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
     ) -> None:
         """Leave the outputs as they are."""
+
+    def prepare(self, *_: Any) -> None:
+        """Return None: launches take no addresses here."""
 
 
 def executable(program: Program, bits: int, device: torch.device) -> MetaKernel:

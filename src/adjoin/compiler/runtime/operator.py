@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingImports]
+from torch._C._functorch import is_legacy_batchedtensor, unwrap_if_dead  # pyright: ignore[reportMissingImports]
+from torch.autograd import forward_ad
 
 from adjoin.compiler.ir.program import TensorSpec
-from adjoin.compiler.runtime.kernel import BITS, Kernel, find_kernel
+from adjoin.compiler.runtime.kernel import BITS, BoundKernel, Kernel, find_kernel
+from adjoin.compiler.runtime.signature import PLAIN
 from adjoin.errors import InputError
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def call(
@@ -26,7 +26,7 @@ def call(
     tensors: Sequence[torch.Tensor],
     integers: tuple[int, ...] = (),
     batches: Sequence[tuple[int, ...]] | None = None,
-) -> list[torch.Tensor]:
+) -> Sequence[torch.Tensor]:
     """Run a kernel on tensors of one dtype and device, of the right shapes; see `Function` for a checked way in.
 
     Args:
@@ -35,24 +35,47 @@ def call(
         integers: the run-time integers.
         batches: the batch shape of each tensor, if the caller knows them.
     """
+    if not torch.compiler.is_compiling() and forward_ad._current_level < 0:
+        for matches, bound in kernel.prepared:
+            if bound.integers == integers and matches(*tensors):
+                return call_bound(bound, tensors)
+    return call_first(kernel, tensors, integers, batches)
+
+
+def call_bound(bound: BoundKernel, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Run a prepared kernel on tensors of its signature, outside of forward mode."""
+    return _record(bound, *tensors) if bound.tracked and torch.is_grad_enabled() else bound.run(tensors)
+
+
+def call_first(
+    kernel: Kernel,
+    tensors: Sequence[torch.Tensor],
+    integers: tuple[int, ...],
+    batches: Sequence[tuple[int, ...]] | None = None,
+) -> Sequence[torch.Tensor]:
+    """Run a kernel on tensors of a signature that is not prepared, and prepare it; see `call`."""
+    original, given = kernel, tensors
     kernel, batch, tensors = arrange(kernel, tensors, batches)
-    tracked = False
-    for tensor in tensors:
-        if tensor.requires_grad:
-            tracked = True
-        if type(tensor) not in _PLAIN:
-            return _opaque(kernel, integers, batch, tensors)
-    if torch.compiler.is_compiling():
-        return _opaque(kernel, integers, batch, tensors)
+    bound = BoundKernel(kernel, integers, batch, any([tensor.requires_grad for tensor in tensors]))  # noqa: C419
+    same = all([a is b for a, b in zip(given, tensors, strict=True)])  # noqa: C419
+    return _apply(original, bound, given if same or not bound.tracked else None, tensors)
+
+
+def _apply(
+    owner: Kernel, bound: BoundKernel, given: Sequence[torch.Tensor] | None, tensors: Sequence[torch.Tensor]
+) -> Sequence[torch.Tensor]:
+    """Run under whatever transforms are active; if there are none, prepare later calls of the owner like this one."""
+    if torch.compiler.is_compiling() or any([type(tensor) not in PLAIN for tensor in tensors]):  # noqa: C419
+        return _opaque(bound.kernel, bound.integers, bound.batch, tensors)
     if torch._C._are_functorch_transforms_active():
-        return list(_Transformed.apply(kernel, integers, batch, *tensors))
-    if (tracked and torch.is_grad_enabled()) or _forward_mode():
-        return list(_Call.apply(kernel, integers, batch, *tensors))
-    return kernel.run(tensors, integers, batch)
-
-
-def _forward_mode() -> bool:
-    return torch.autograd.forward_ad._current_level >= 0
+        return _Transformed.apply(bound, *tensors)
+    tensors = [unwrap_if_dead(tensor) for tensor in tensors]  # those that outlived a transform
+    forward_mode = forward_ad._current_level >= 0
+    if given is not None and not forward_mode:
+        owner.prepare(bound, [unwrap_if_dead(tensor) for tensor in given], tensors)
+    if (bound.tracked and torch.is_grad_enabled()) or forward_mode:
+        return _Call.apply(bound, *tensors)
+    return bound.run(tensors)
 
 
 def arrange(
@@ -89,62 +112,60 @@ def arrange(
 
 
 class _Call(torch.autograd.Function):
-    """A call under autograd. `kernel` already knows what is shared; every other tensor has the full batch shape."""
+    """A call under autograd. The tensors are arranged."""
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: torch.Tensor
-    ) -> Any:
-        results = tuple(kernel.run(tensors, integers, batch))
-        _save(ctx, (kernel, integers, batch, *tensors), results)
-        return results
+    def forward(ctx: Any, bound: BoundKernel, *tensors: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        if forward_ad._current_level >= 0:
+            ctx.save_for_forward(*tensors)
+        ctx.bound = bound
+        return tuple(bound.run(tensors))
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        wanted = ctx.needs_input_grad[3:]
-        gradients = _pull(ctx.kernel, ctx.integers, ctx.batch, ctx.saved_tensors, cotangents, wanted)
-        return None, None, None, *gradients
+        return None, *_pull(ctx.bound, ctx.saved_tensors, cotangents, ctx.needs_input_grad[1:])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        tensors = ctx.saved_tensors
-        moved = tuple(tangent is not None for tangent in tangents[3:])
-        kernel, positions = ctx.kernel.jvp(moved)
-        results: list[torch.Tensor | None] = [None] * len(ctx.shapes)
+        bound: BoundKernel = ctx.bound
+        moved = tuple(tangent is not None for tangent in tangents[1:])
+        kernel, positions = bound.kernel.jvp(moved)
+        shapes = bound.kernel.output_shapes(bound.integers, bound.batch)
+        results: list[torch.Tensor | None] = [None] * len(shapes)
         if positions:
-            inputs = [*tensors, *[tangent for tangent in tangents[3:] if tangent is not None]]
-            for i, result in zip(positions, _call_derived(kernel, ctx.integers, ctx.batch, inputs), strict=True):
+            inputs = [*ctx.saved_tensors, *[tangent for tangent in tangents[1:] if tangent is not None]]
+            for i, result in zip(positions, _call_derived(kernel, bound, inputs), strict=True):
                 results[i] = result
-        like = tensors[0]
-        return tuple(like.new_zeros(s) if r is None else r for r, s in zip(results, ctx.shapes, strict=True))
+        like = ctx.saved_tensors[0]
+        return tuple(like.new_zeros(s) if r is None else r for r, s in zip(results, shapes, strict=True))
+
+
+_record = super(torch.autograd.Function, _Call).apply  # pyright: ignore[reportAttributeAccessIssue]
+"""`_Call.apply` where no transforms of torch are active, without asking whether any are."""
 
 
 class _Transformed(_Call):
     """A call under torch.func's transforms, which need the context set up apart; torch takes far longer over those."""
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], *tensors: torch.Tensor
-    ) -> Any:
-        return tuple(kernel.run(tensors, integers, batch))
+    def forward(bound: BoundKernel, *tensors: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return tuple(bound.run(tensors))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _save(ctx, inputs, output)
+        ctx.bound, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[Any, ...],
-        kernel: Kernel,
-        integers: tuple[int, ...],
-        batch: tuple[int, ...],
-        *tensors: Any,
-    ) -> Any:
-        specs = kernel.program.inputs
+    def vmap(info: Any, in_dims: tuple[Any, ...], bound: BoundKernel, *tensors: Any) -> Any:
+        kernel, batch = bound.kernel, bound.batch
         mapped = (info.batch_size, *batch)
         shared, moved = [], []
-        for spec, tensor, dim in zip(specs, tensors, in_dims[3:], strict=True):
+        for spec, tensor, dim in zip(kernel.program.inputs, tensors, in_dims[1:], strict=True):
             place = 0 if spec.steps is None else 1
             shared.append(dim is None and spec.shared)
             if dim is None and not spec.shared:
@@ -155,7 +176,8 @@ class _Transformed(_Call):
                     tensor = tensor.reshape((*tensor.shape[: place + 1], *(1,) * len(batch), *spec.shape))
             steps = tensor.shape[:place]
             moved.append(tensor if shared[-1] else tensor.expand((*steps, *mapped, *spec.shape)))
-        results = list(_Transformed.apply(kernel.without_sums().with_shared(tuple(shared)), integers, mapped, *moved))
+        wide = kernel.without_sums().with_shared(tuple(shared))
+        results = list(_Transformed.apply(BoundKernel(wide, bound.integers, mapped, bound.tracked), *moved))
         for i, spec in enumerate(kernel.program.outputs):
             if spec.shared and batch:
                 first = 1 if spec.steps is None else 2
@@ -163,29 +185,19 @@ class _Transformed(_Call):
         return tuple(results), tuple(0 if spec.steps is None else 1 for spec in kernel.program.outputs)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], results: tuple[torch.Tensor, ...]) -> None:
-    ctx.kernel, ctx.integers, ctx.batch, *tensors = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
-    ctx.shapes = [result.shape for result in results]
-
-
 def _pull(
-    kernel: Kernel,
-    integers: tuple[int, ...],
-    batch: tuple[int, ...],
+    bound: BoundKernel,
     tensors: Sequence[torch.Tensor],
     cotangents: Sequence[torch.Tensor | None],
     wanted: Sequence[bool],
 ) -> list[torch.Tensor | None]:
     """Return the gradients of the wanted inputs, as a call of the vector-Jacobian kernel."""
     gradients: list[torch.Tensor | None] = [None] * len(tensors)
-    seeded = tuple(cotangent is not None for cotangent in cotangents)
-    backward, positions = kernel.vjp(tuple(wanted), seeded)
+    present = [cotangent for cotangent in cotangents if cotangent is not None]
+    seeded = tuple([cotangent is not None for cotangent in cotangents])
+    backward, positions = bound.kernel.vjp(tuple(wanted), seeded)
     if positions:
-        present = [cotangent for cotangent in cotangents if cotangent is not None]
-        for i, gradient in zip(positions, _call_derived(backward, integers, batch, [*tensors, *present]), strict=True):
+        for i, gradient in zip(positions, _call_derived(backward, bound, [*tensors, *present]), strict=True):
             gradients[i] = gradient
     for i, is_wanted in enumerate(wanted):
         if is_wanted and gradients[i] is None:
@@ -193,16 +205,23 @@ def _pull(
     return gradients
 
 
-def _call_derived(
-    kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], tensors: list[torch.Tensor]
-) -> Sequence[torch.Tensor]:
-    """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active."""
+def _call_derived(kernel: Kernel, source: BoundKernel, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active.
+
+    Args:
+        kernel: what to run.
+        source: what it was derived from.
+        tensors: one for each input.
+    """
+    integers, batch = source.integers, source.batch
+    if not torch.compiler.is_compiling() and forward_ad._current_level < 0:
+        for matches, bound in kernel.prepared:
+            if bound.kernel is kernel and bound.integers == integers and bound.batch == batch and matches(*tensors):
+                return call_bound(bound, tensors)
     if any(is_legacy_batchedtensor(tensor) for tensor in tensors):
         raise InputError("is_grads_batched=True is not supported; use torch.func.vmap over torch.func.vjp instead")
-    if torch.compiler.is_compiling() or any(type(tensor) not in _PLAIN for tensor in tensors):
-        return _opaque(kernel, integers, batch, tensors)
-    function = _Transformed if torch._C._are_functorch_transforms_active() else _Call
-    return function.apply(kernel, integers, batch, *tensors)
+    bound = BoundKernel(kernel, integers, batch, any(tensor.requires_grad for tensor in tensors))
+    return _apply(kernel, bound, tensors, tensors)
 
 
 # torch.compile sees one opaque operator -----------------------------------------------------------------------------
@@ -235,8 +254,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, cotangents: list[torch.Tensor | None]) -> Any:
-    integers, batch = _unpack(ctx.sizes)
-    return None, None, _pull(find_kernel(ctx.kernel), integers, batch, ctx.saved_tensors, cotangents, ctx.wanted)
+    bound = BoundKernel(find_kernel(ctx.kernel), *_unpack(ctx.sizes), True)
+    return None, None, _pull(bound, ctx.saved_tensors, cotangents, ctx.wanted)
 
 
 _call.register_autograd(_backward, setup_context=_setup)

@@ -21,8 +21,21 @@ class ThreadStorage(Storage):
         return f"ptr {self.w.emit(f'getelementptr {self.w.lane.float}, ptr %workspace, i64 {index}')}"
 
 
+# The whole batch with one argument: a call from Python costs by the argument.
+_WHOLE = """
+define void @whole(ptr %words) {{
+  %batch.at = getelementptr i64, ptr %words, i64 {batch}
+  %batch = load i64, ptr %batch.at
+  %workspace.at = getelementptr i64, ptr %words, i64 {workspace}
+  %workspace = load ptr, ptr %workspace.at
+  call void @kernel(ptr %words, i64 0, i64 %batch, ptr %workspace)
+  ret void
+}}
+"""
+
+
 def render(program: Program, lane: Lane) -> Rendered:
-    """Return the kernel `void kernel(words, first, last, workspace)` for a range of environments."""
+    """Return `void kernel(words, first, last, workspace)` for a range of environments, and `void whole(words)`."""
     layout = Layout.of(program)
     w = Writer(lane)
     w.line("  %here = alloca i64")
@@ -55,4 +68,5 @@ def render(program: Program, lane: Lane) -> Rendered:
     bits = max(128, lane.width * lane.bits)
     # Vectors that are spilled to a stack aligned to less straddle cache lines, which costs a third.
     attributes = f'attributes #0 = {{ nounwind alignstack={bits // 8} "min-legal-vector-width"="{bits}" }}'
-    return renderer.finish(head, "", attributes)
+    whole = _WHOLE.format(batch=layout.batch, workspace=layout.workspace)
+    return renderer.finish(head, "", attributes + whole)

@@ -5,7 +5,7 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +17,7 @@ from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.renderer import Rendered
 from adjoin.compiler.codegen.writer import Lane
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.runtime.backend import build, tensor_words
+from adjoin.compiler.runtime.backend import PreparedLaunch, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu import openmp
 from adjoin.compiler.runtime.cpu.frame import render
@@ -125,6 +125,12 @@ class CpuKernel:
         """Run over a batch; see `Executable`."""
         self.code(batch == 1).launch(inputs, outputs, batch, integers)
 
+    def prepare(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
+    ) -> PreparedLaunch | None:
+        """Prepare launches that one thread does; see `Executable`."""
+        return self.code(batch == 1).prepare(inputs, outputs, batch, integers)
+
 
 def executable(program: Program, bits: int, device: torch.device) -> CpuKernel:
     """See `adjoin.compiler.runtime.backend.Backend`."""
@@ -141,6 +147,7 @@ class LoadedCode:
 
     Attributes:
         function: runs a range of environments: address of the arguments, first, end, address of a workspace.
+        whole: runs the whole batch: bytes of the arguments.
     """
 
     def __init__(self, program: Program, lane: Lane, target: CpuTarget, cache: Cache):
@@ -150,13 +157,16 @@ class LoadedCode:
         self.tile = min(TILE, -(-TURN // max(1, program.work)) * lane.width)
         self.binary = build(program, lane, target, cache)
         self.needs_workspace = any(self.binary.workspace.values())
-        self.pack = struct.Struct(f"{Layout.of(program).words}q").pack
+        layout = Layout.of(program)
+        self.pack_addresses = struct.Struct(f"{layout.tensors}q").pack
+        self.pack_constants = struct.Struct(f"{layout.words - layout.tensors - 1}q").pack
         self.engine = llvm.create_lljit_compiler(target.machine(), use_jit_link=True)
-        library = llvm.JITLibraryBuilder().add_object_img(self.binary.code).export_symbol("kernel")
-        self.library = library.link(self.engine, "kernel")
+        symbols = llvm.JITLibraryBuilder().add_object_img(self.binary.code).export_symbol("kernel")
+        self.library = symbols.export_symbol("whole").link(self.engine, "kernel")
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         self.address: int = self.library["kernel"]
         self.function = prototype(self.address)
+        self.whole = ctypes.CFUNCTYPE(None)(self.library["whole"])  # without types of arguments, bytes pass fastest
 
     def partial_sums(self, batch: int) -> int:
         """Return one row per vector."""
@@ -168,16 +178,13 @@ class LoadedCode:
         """Run over a batch, with as many threads as pay and as torch has; see `Executable`."""
         for output in outputs:
             _ask_for_huge_pages(output)
-        words, _copies = tensor_words(self.program, inputs, outputs, batch)
-        arguments = self.pack(*words, *integers, batch, 0)
-        size = 0  # bytes of workspace a thread
-        if self.needs_workspace:
-            elements = self.binary.workspace_elements(self.program.integers, integers)
-            size = elements * self.lane.width * self.lane.bits // 8
-        if batch * self.cost <= WORTHWHILE or batch <= self.tile or torch.get_num_threads() == 1:
-            space = torch.empty(size, dtype=torch.uint8) if size else None
-            self.function(arguments, 0, batch, space.data_ptr() if space is not None else None)
+        addresses, strides, _copies = tensor_words(self.program, inputs, outputs, batch)
+        constants = self.pack_constants(*strides, *integers, batch)
+        if self._is_small(batch) or torch.get_num_threads() == 1:
+            self._launcher(constants, integers)(addresses)
             return
+        arguments = self.pack_addresses(*addresses) + bytes(8) + constants
+        size = self._workspace(integers)
         threads = min(torch.get_num_threads(), -(-batch // self.tile))
         stride = max(1, batch // (threads * 8 * self.tile)) * self.tile
         space = torch.empty(size * threads, dtype=torch.uint8)
@@ -197,13 +204,52 @@ class LoadedCode:
         for future in futures:
             future.result()
 
+    def prepare(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
+    ) -> PreparedLaunch | None:
+        """Prepare launches that one thread does, on tensors that need no copies; see `Executable`."""
+        addresses, strides, _ = tensor_words(self.program, inputs, outputs, batch)
+        copied = addresses != [tensor.data_ptr() for tensor in (*inputs, *outputs)]
+        if copied or not self._is_small(batch) or any(_is_huge(output) for output in outputs):
+            return None
+        return self._launcher(self.pack_constants(*strides, *integers, batch), integers)
+
+    def _is_small(self, batch: int) -> bool:
+        """Whether a batch is not worth a second thread."""
+        return batch * self.cost <= WORTHWHILE or batch <= self.tile
+
+    def _workspace(self, integers: Sequence[int]) -> int:
+        """Bytes of workspace that a thread needs."""
+        if not self.needs_workspace:
+            return 0
+        elements = self.binary.workspace_elements(self.program.integers, integers)
+        return elements * self.lane.width * self.lane.bits // 8
+
+    def _launcher(self, constants: bytes, integers: Sequence[int]) -> PreparedLaunch:
+        """A launch by this thread alone, of the addresses of the tensors."""
+        whole, pack = self.whole, self.pack_addresses
+        size = self._workspace(integers)
+        if not size:
+            rest = bytes(8) + constants
+            return lambda addresses: whole(pack(*addresses) + rest)
+        like = torch.empty((), dtype=torch.uint8).expand(size)
+
+        def launch(addresses: Iterable[int]) -> None:
+            space = torch.empty_like(like)
+            whole(pack(*addresses) + space.data_ptr().to_bytes(8, sys.byteorder) + constants)
+
+        return launch
+
+
+def _is_huge(tensor: torch.Tensor) -> bool:
+    return tensor.nbytes >= 2 * HUGE_PAGE and sys.platform == "linux"
+
 
 def _ask_for_huge_pages(tensor: torch.Tensor) -> None:
     """Spare a large new tensor most of its page faults, which can cost more than what is written to it."""
-    size = tensor.nbytes
-    if size >= 2 * HUGE_PAGE and sys.platform == "linux":
+    if _is_huge(tensor):
         start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
-        length = (tensor.data_ptr() + size - start) // HUGE_PAGE * HUGE_PAGE
+        length = (tensor.data_ptr() + tensor.nbytes - start) // HUGE_PAGE * HUGE_PAGE
         _c_library().madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _HUGE_PAGE_ADVICE)  # only advice
 
 

@@ -149,16 +149,16 @@ class TransposingMemory:
     def _address(self, tensor: int, step: str | None) -> str:
         """Return where a tensor, or one of its steps, begins."""
         w = self.writer
-        pointer = w.emit(f"inttoptr i64 {self._word(3 * tensor)} to ptr")
+        pointer = w.emit(f"inttoptr i64 {self._word(self.layout.address(tensor))} to ptr")
         if step is None:
             return pointer
-        offset = w.emit(f"mul i64 {step}, {self._word(3 * tensor + 2)}")
+        offset = w.emit(f"mul i64 {step}, {self._word(self.layout.step_stride(tensor))}")
         return w.emit(f"getelementptr {w.lane.scalar}, ptr {pointer}, i64 {offset}")
 
     def _base(self, tensor: int, step: str | None, skipped: int = 0) -> tuple[str, str, str]:
         """Return the number of the first row after some that are skipped, the row stride, and where that row begins."""
         w = self.writer
-        first, stride = self._first(), self._word(3 * tensor + 1)
+        first, stride = self._first(), self._word(self.layout.row_stride(tensor))
         if skipped:
             first = w.emit(f"add i64 {first}, {skipped}")
         offset = w.emit(f"mul i64 {first}, {stride}")
@@ -179,7 +179,7 @@ class TransposingMemory:
         """Return where the sums of this block go."""
         w = self.writer
         block = w.emit(f"udiv i64 {self._first()}, {w.lane.width}")
-        offset = w.emit(f"mul i64 {block}, {self._word(3 * tensor + 1)}")
+        offset = w.emit(f"mul i64 {block}, {self._word(self.layout.row_stride(tensor))}")
         return w.emit(f"getelementptr {w.lane.scalar}, ptr {self._address(tensor, step)}, i64 {offset}")
 
 

@@ -43,7 +43,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     layout = Layout.of(program)
     w = Writer(lane)
     words = [f"%w{i}" for i in range(layout.words)]
-    storage, memory = LocalStorage(w, layout, words), StagingMemory(w, words)
+    storage, memory = LocalStorage(w, layout, words), StagingMemory(w, layout, words)
     renderer = Renderer(program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK)
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")

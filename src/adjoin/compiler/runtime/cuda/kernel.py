@@ -7,9 +7,8 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,11 +16,12 @@ from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.renderer import Rendered
 from adjoin.compiler.codegen.writer import Lane
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.runtime.backend import Binary, build, tensor_words
+from adjoin.compiler.runtime.backend import Binary, PreparedLaunch, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.assembler import assemble_ptx
 from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.frame import render
+from adjoin.compiler.runtime.cuda.launcher import enqueue, pack_head
 from adjoin.compiler.runtime.cuda.staging import WARP
 from adjoin.compiler.runtime.llvm import machine, parse
 from adjoin.errors import CompileError
@@ -83,7 +83,7 @@ class CudaKernel:
         self.device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
         self.cache = cache or Cache()
         self._lock = threading.Lock()
-        self._function: ctypes.c_void_p | None = None
+        self._function: int | None = None
 
     def partial_sums(self, batch: int) -> int:
         """Return one row per warp."""
@@ -93,43 +93,55 @@ class CudaKernel:
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
     ) -> None:
         """Enqueue the kernel on the current stream of the device; see `Executable`."""
-        if self._function is None:
-            self._load()
-        words, _copies = tensor_words(self.program, inputs, outputs, batch)
-        space = None
-        if self._needs_workspace:
-            elements = self._binary.workspace_elements(self.program.integers, integers)
-            count = elements * (-(-batch // WARP) * WARP)
-            space = torch.empty(count, dtype=torch.float32 if self.bits == 32 else torch.float64, device=self.device)
-        try:
-            arguments, extra = self._thread.arguments
-        except AttributeError:
-            arguments, extra = self._thread.arguments = self._make_arguments()
-        self._pack(arguments, 0, *words, *integers, batch, 0 if space is None else space.data_ptr())
+        addresses, strides, _copies = tensor_words(self.program, inputs, outputs, batch)
+        self._launcher(strides, batch, integers)(addresses)
+
+    def prepare(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
+    ) -> PreparedLaunch | None:
+        """Prepare launches on tensors that need no copies; see `Executable`."""
+        addresses, strides, _ = tensor_words(self.program, inputs, outputs, batch)
+        copied = addresses != [tensor.data_ptr() for tensor in (*inputs, *outputs)]
+        return None if copied else self._launcher(strides, batch, integers)
+
+    def _launcher(self, strides: Sequence[int], batch: int, integers: Sequence[int]) -> PreparedLaunch:
+        """A launch of the addresses of the tensors."""
+        function = self._load()
+        device, pack = self.device.index, self._pack_addresses
         warps = 1 if batch <= SMALL_BATCH else self._warps
         blocks = -(-batch // (warps * WARP))
-        shared = self._tile * warps
-        if torch.cuda.current_device() != self.device.index:
-            with torch.cuda.device(self.device):
-                self._enqueue(blocks, warps, shared, extra)
-        else:
-            self._enqueue(blocks, warps, shared, extra)
+        head = pack_head(self._driver_launch, function, blocks, warps * WARP, self._tile * warps, self._words)
+        constants = self._pack_constants(*strides, *integers, batch)
+        workspace = None
+        if self._needs_workspace:
+            elements = self._binary.workspace_elements(self.program.integers, integers)
+            dtype = torch.float32 if self.bits == 32 else torch.float64
+            count = elements * (-(-batch // WARP) * WARP)
+            workspace = torch.empty((), dtype=dtype, device=self.device).expand(count)
+        current_stream, current_device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
+        launch = enqueue()
 
-    def _make_arguments(self) -> tuple[Any, Any]:
-        """Return a thread's own memory for arguments, which the driver reads while it enqueues, and where that is."""
-        arguments = (ctypes.c_int64 * self._words)()
-        return arguments, (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(self._size), 0)
+        def launch_addresses(addresses: Iterable[int]) -> None:
+            space = None if workspace is None else torch.empty_like(workspace)
+            place = 0 if space is None else space.data_ptr()
+            record = head + pack(current_stream(device), *addresses, place) + constants
+            if current_device() == device:
+                status = launch(record)
+            else:
+                with torch.cuda.device(device):
+                    status = launch(record)
+            if status:
+                check(status)
 
-    def _enqueue(self, blocks: int, warps: int, shared: int, extra: Any) -> None:
-        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
-        status = self._launch(self._function, blocks, 1, 1, warps * WARP, 1, 1, shared, stream, None, extra)
-        if status:
-            check(status)
+        return launch_addresses
 
-    def _load(self) -> None:
+    def _load(self) -> int:
+        """Return the handle of the function, compiled and loaded when first asked for."""
+        if self._function is not None:
+            return self._function
         with self._lock:
             if self._function is not None:
-                return
+                return self._function
             major, minor = torch.cuda.get_device_capability(self.device)
             target = CudaTarget(major * 10 + minor)
             (lane,) = target.lanes(self.bits)
@@ -144,13 +156,14 @@ class CudaKernel:
                 if tile > STATIC_SHARED:
                     check(driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
             self._binary, self._tile = binary, tile
-            self._words = Layout.of(self.program).words
-            self._pack = struct.Struct(f"{self._words}q").pack_into
-            self._size = ctypes.c_size_t(8 * self._words)
-            self._thread = threading.local()
+            layout = Layout.of(self.program)
+            self._words = layout.words
+            self._pack_addresses = struct.Struct(f"{layout.tensors + 2}q").pack  # the stream, tensors, the workspace
+            self._pack_constants = struct.Struct(f"{layout.words - layout.tensors - 1}q").pack
             self._needs_workspace = any(binary.workspace.values())
-            self._launch = driver().cuLaunchKernel
-            self._module, self._function = module, function
+            self._driver_launch = ctypes.cast(driver().cuLaunchKernel, ctypes.c_void_p).value or 0
+            self._module, self._function = module, function.value or 0
+            return self._function
 
 
 def executable(program: Program, bits: int, device: torch.device) -> CudaKernel:

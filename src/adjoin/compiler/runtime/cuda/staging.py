@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.program import TensorSpec
 
@@ -17,8 +18,9 @@ class StagingMemory:
     of a stream and the outputs pass through one further tile.
     """
 
-    def __init__(self, writer: Writer, words: Sequence[str]):
+    def __init__(self, writer: Writer, layout: Layout, words: Sequence[str]):
         self.writer = writer
+        self.layout = layout
         self.words = words
         self.offset = 0  # elements of shared memory a warp, as far as given out
         self.tile: int | None = None
@@ -208,11 +210,11 @@ class StagingMemory:
 
     def _address(self, tensor: int, row: str, step: str | None) -> str:
         w = self.writer
-        base, stride, step_stride = self.words[3 * tensor : 3 * tensor + 3]
-        offset = "0" if row == "0" else w.emit(f"mul i64 {row}, {stride}")
+        offset = "0" if row == "0" else w.emit(f"mul i64 {row}, {self.words[self.layout.row_stride(tensor)]}")
         if step is not None:
-            offset = w.emit(f"add i64 {offset}, {w.emit(f'mul i64 {step}, {step_stride}')}")
-        pointer = w.emit(f"inttoptr i64 {base} to ptr addrspace(1)")
+            stride = self.words[self.layout.step_stride(tensor)]
+            offset = w.emit(f"add i64 {offset}, {w.emit(f'mul i64 {step}, {stride}')}")
+        pointer = w.emit(f"inttoptr i64 {self.words[self.layout.address(tensor)]} to ptr addrspace(1)")
         return w.emit(f"getelementptr {w.lane.scalar}, ptr addrspace(1) {pointer}, i64 {offset}")
 
     def _global(self, tensor: int, row: str, column: str, step: str | None) -> str:
@@ -220,7 +222,8 @@ class StagingMemory:
         key = (tensor, step)
         if key not in self.bases:
             self.bases[key] = self._address(tensor, self.first, step)
-        wide = w.emit(f"mul i64 {w.emit(f'sext i32 {row} to i64')}, {self.words[3 * tensor + 1]}")
+        stride = self.words[self.layout.row_stride(tensor)]
+        wide = w.emit(f"mul i64 {w.emit(f'sext i32 {row} to i64')}, {stride}")
         index = w.emit(f"add i64 {wide}, {w.emit(f'sext i32 {column} to i64')}")
         return w.emit(f"getelementptr {w.lane.scalar}, ptr addrspace(1) {self.bases[key]}, i64 {index}")
 
