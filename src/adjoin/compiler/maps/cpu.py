@@ -15,7 +15,7 @@ from adjoin.compiler.codegen.renderer import Rendered, Renderer
 from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.maps.access import Map
 from adjoin.compiler.maps.memory import CHUNK, Layout, MapMemory
-from adjoin.compiler.maps.plan import Launch
+from adjoin.compiler.maps.plan import Cells, Launch
 from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.frame import ThreadStorage
@@ -126,6 +126,60 @@ done:
 """
 
 
+# The particles of each cell in their own order: one pass, so that sums over cells have a fixed order.
+_SORT = """
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define void @sort(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end) {
+entry:
+LOADS
+  %cell.v = mul i64 %w1, %variant
+  %cell.b = inttoptr i64 %w0 to ptr
+  %cell = getelementptr i32, ptr %cell.b, i64 %cell.v
+  %counts.v = mul i64 %w3, %variant
+  %counts.b = inttoptr i64 %w2 to ptr
+  %counts = getelementptr i32, ptr %counts.b, i64 %counts.v
+  %slots.v = mul i64 %w5, %variant
+  %slots.b = inttoptr i64 %w4 to ptr
+  %slots = getelementptr i32, ptr %slots.b, i64 %slots.v
+  %overflow.b = inttoptr i64 %w9 to ptr
+  %overflow = getelementptr i32, ptr %overflow.b, i64 %variant
+  %bytes = mul i64 %w8, 4
+  call void @llvm.memset.p0.i64(ptr %counts, i8 0, i64 %bytes, i1 false)
+  br label %loop
+loop:
+  %p = phi i64 [ 0, %entry ], [ %p.next, %next ]
+  %more = icmp slt i64 %p, %w7
+  br i1 %more, label %body, label %done
+body:
+  %cell.at = getelementptr i32, ptr %cell, i64 %p
+  %c = load i32, ptr %cell.at
+  %c.64 = sext i32 %c to i64
+  %count.at = getelementptr i32, ptr %counts, i64 %c.64
+  %count = load i32, ptr %count.at
+  %count.64 = sext i32 %count to i64
+  %fits = icmp slt i64 %count.64, %w6
+  br i1 %fits, label %place, label %full
+place:
+  %row = mul i64 %c.64, %w6
+  %slot = add i64 %row, %count.64
+  %slot.at = getelementptr i32, ptr %slots, i64 %slot
+  %p.32 = trunc i64 %p to i32
+  store i32 %p.32, ptr %slot.at
+  %count.next = add i32 %count, 1
+  store i32 %count.next, ptr %count.at
+  br label %next
+full:
+  store i32 1, ptr %overflow
+  br label %next
+next:
+  %p.next = add i64 %p, 1
+  br label %loop
+done:
+  ret void
+}
+"""
+
+
 @dataclass(frozen=True)
 class MapTarget:
     """A CPU to compile a map for; see `adjoin.compiler.runtime.backend.Target`."""
@@ -199,7 +253,22 @@ class CpuMap:
         library = llvm.JITLibraryBuilder().add_object_img(binary.code).export_symbol("kernel")
         self.library = library.link(self.engine, "kernel")
         self.address: int = self.library["kernel"]
-        self.width = lane.width
+        self.work = map_.program.work / lane.width
+
+
+@dataclass(frozen=True)
+class CpuSort:
+    """The code that sorts particles into cells; one lane does it."""
+
+    address: int
+    work: float = 0.0
+
+
+def sort_launches(cells: Cells) -> list[Launch]:
+    """Return what sorts the particles of every variant into their cells."""
+    _, address, _ = _driver()
+    keep = (cells.cell.tensor, cells.counts, cells.slots, cells.overflow)
+    return [Launch(CpuSort(address), 1, cells.words, keep)]
 
 
 def compile_map(map_: Map, bits: int, device: torch.device) -> CpuMap:
@@ -216,7 +285,7 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
     """Run launches one after the other for each of some steps: first, first + sign, ..."""
     if not launches or count <= 0:
         return
-    work = sum(launch.lanes * launch.map.map.program.work / launch.map.width for launch in launches) * variants
+    work = sum(launch.lanes * launch.map.work for launch in launches) * variants
     largest = max(-(-launch.lanes // CHUNK) * variants for launch in launches)
     threads = 1 if work < WORTHWHILE else min(torch.get_num_threads(), largest)
     keep = []
@@ -227,7 +296,7 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
         chunks = -(-launch.lanes // CHUNK)
         facts += [launch.map.address, ctypes.addressof(words), launch.lanes, chunks, chunks * variants]
     memory = (ctypes.c_int64 * len(facts))(*facts)
-    drive, _ = _driver()
+    drive = _driver()[0]
     if threads == 1:
         drive(memory, 0)
         return
@@ -238,13 +307,15 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
 
 
 @lru_cache(maxsize=1)
-def _driver() -> tuple[Any, Any]:
+def _driver() -> tuple[Any, int, Any]:
+    """Return the loop over steps, the address of the sort, and what keeps them alive."""
     engine = llvm.create_lljit_compiler()
-    text = _DRIVER.replace("CHUNK", str(CHUNK))
-    builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process().export_symbol("drive")
-    library = builder.link(engine, "maps")
+    loads = [f"  %a{i} = getelementptr i64, ptr %words, i64 {i}\n  %w{i} = load i64, ptr %a{i}" for i in range(10)]
+    text = _DRIVER.replace("CHUNK", str(CHUNK)) + _SORT.replace("LOADS", "\n".join(loads))
+    builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
+    library = builder.export_symbol("drive").export_symbol("sort").link(engine, "maps")
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-    return prototype(library["drive"]), (engine, library)
+    return prototype(library["drive"]), library["sort"], (engine, library)
 
 
 @lru_cache(maxsize=4)

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -11,16 +12,18 @@ from adjoin.compiler.codegen.renderer import Rendered, Renderer
 from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.maps.access import Map
 from adjoin.compiler.maps.memory import Layout, MapMemory
-from adjoin.compiler.maps.plan import Launch
+from adjoin.compiler.maps.plan import Cells, Launch
 from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.frame import BLOCK, REGISTERS, LocalStorage
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.staging import WARP
-from adjoin.errors import CompileError
+from adjoin.errors import CompileError, InputError
 
-GRAPH = 64  # steps of a graph: so many that a replay's own cost vanishes beside them
+GRAPH = 64  # steps of a graph of a long run, whose own cost vanishes beside them; a quarter of it in short runs
+SMALL = 1 << 18  # lanes up to which small blocks spread better over the multiprocessors
+LARGEST_GRID = 65_535  # of blocks along its second axis
 _GLOBAL = "ptr addrspace(1)"
 
 
@@ -98,6 +101,167 @@ def render(map_: Map, lane: Lane) -> Rendered:
     return rendered
 
 
+# Particles take slots of their cell as they come; then a thread puts the particles of each cell in order.
+_SORT = """
+define ptx_kernel void @clear(ARGUMENTS) {
+entry:
+HEAD
+  %outside = icmp sge i64 %lane, %w8
+  br i1 %outside, label %done, label %work
+work:
+  %at = getelementptr i32, GLOBAL %counts, i64 %lane
+  store i32 0, GLOBAL %at
+  br label %done
+done:
+  ret void
+}
+define ptx_kernel void @fill(ARGUMENTS) {
+entry:
+HEAD
+  %outside = icmp sge i64 %lane, %w7
+  br i1 %outside, label %done, label %work
+work:
+  %cell.at = getelementptr i32, GLOBAL %cell, i64 %lane
+  %c = load i32, GLOBAL %cell.at
+  %c.64 = sext i32 %c to i64
+  %count.at = getelementptr i32, GLOBAL %counts, i64 %c.64
+  %count = atomicrmw add GLOBAL %count.at, i32 1 monotonic
+  %count.64 = sext i32 %count to i64
+  %fits = icmp slt i64 %count.64, %w6
+  br i1 %fits, label %place, label %full
+place:
+  %row = mul i64 %c.64, %w6
+  %slot = add i64 %row, %count.64
+  %slot.at = getelementptr i32, GLOBAL %slots, i64 %slot
+  %p = trunc i64 %lane to i32
+  store i32 %p, GLOBAL %slot.at
+  br label %done
+full:
+  store i32 1, GLOBAL %overflow
+  br label %done
+done:
+  ret void
+}
+define ptx_kernel void @order(ARGUMENTS) {
+entry:
+HEAD
+  %outside = icmp sge i64 %lane, %w8
+  br i1 %outside, label %done, label %begin
+begin:
+  %count.at = getelementptr i32, GLOBAL %counts, i64 %lane
+  %count.32 = load i32, GLOBAL %count.at
+  %capacity.32 = trunc i64 %w6 to i32
+  %over = icmp sgt i32 %count.32, %capacity.32
+  br i1 %over, label %cut, label %start
+cut:
+  store i32 %capacity.32, GLOBAL %count.at
+  br label %start
+start:
+  %some = icmp sgt i32 %count.32, %capacity.32
+  %count.u = select i1 %some, i32 %capacity.32, i32 %count.32
+  %count = sext i32 %count.u to i64
+  %row = mul i64 %lane, %w6
+  %list = getelementptr i32, GLOBAL %slots, i64 %row
+  br label %outer
+outer:
+  %i = phi i64 [ 1, %start ], [ %i.next, %put ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %take, label %done
+take:
+  %i.at = getelementptr i32, GLOBAL %list, i64 %i
+  %key = load i32, GLOBAL %i.at
+  br label %inner
+inner:
+  %j = phi i64 [ %i, %take ], [ %j.next, %shift ]
+  %front = icmp sgt i64 %j, 0
+  br i1 %front, label %compare, label %put
+compare:
+  %j.next = sub i64 %j, 1
+  %before.at = getelementptr i32, GLOBAL %list, i64 %j.next
+  %before = load i32, GLOBAL %before.at
+  %larger = icmp sgt i32 %before, %key
+  br i1 %larger, label %shift, label %put
+shift:
+  %j.at = getelementptr i32, GLOBAL %list, i64 %j
+  store i32 %before, GLOBAL %j.at
+  br label %inner
+put:
+  %put.at = getelementptr i32, GLOBAL %list, i64 %j
+  store i32 %key, GLOBAL %put.at
+  %i.next = add i64 %i, 1
+  br label %outer
+done:
+  ret void
+}
+declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.y()
+declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+"""
+_SORT_HEAD = """
+  %tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+  %variant.32 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.y()
+  %size = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
+  %start.32 = mul i32 %block, %size
+  %lane.32 = add i32 %start.32, %tid
+  %lane = zext i32 %lane.32 to i64
+  %variant = zext i32 %variant.32 to i64
+  %cell.b = inttoptr i64 %w0 to GLOBAL
+  %cell.v = mul i64 %w1, %variant
+  %cell = getelementptr i32, GLOBAL %cell.b, i64 %cell.v
+  %counts.b = inttoptr i64 %w2 to GLOBAL
+  %counts.v = mul i64 %w3, %variant
+  %counts = getelementptr i32, GLOBAL %counts.b, i64 %counts.v
+  %slots.b = inttoptr i64 %w4 to GLOBAL
+  %slots.v = mul i64 %w5, %variant
+  %slots = getelementptr i32, GLOBAL %slots.b, i64 %slots.v
+  %overflow.b = inttoptr i64 %w9 to GLOBAL
+  %overflow = getelementptr i32, GLOBAL %overflow.b, i64 %variant
+"""
+
+
+def sort_text() -> str:
+    """Return the kernels that sort particles into cells."""
+    arguments = ", ".join([*[f"i64 %w{i}" for i in range(10)], "i64 %counter", "i64 %offset"])
+    text = _SORT.replace("HEAD", _SORT_HEAD).replace("ARGUMENTS", arguments).replace("GLOBAL", _GLOBAL)
+    return text
+
+
+@lru_cache(maxsize=4)
+def _sort_functions(index: int) -> dict[str, ctypes.c_void_p]:
+    device = torch.device("cuda", index)
+    major, minor = torch.cuda.get_device_capability(device)
+    code = CudaTarget(major * 10 + minor).compile(Rendered(sort_text(), Any))  # pyright: ignore[reportArgumentType]
+    functions = {}
+    with torch.cuda.device(device):
+        torch.cuda.current_stream()
+        module = ctypes.c_void_p()
+        check(driver().cuModuleLoadData(ctypes.byref(module), code))
+        for name in ("clear", "fill", "order"):
+            functions[name] = ctypes.c_void_p()
+            check(driver().cuModuleGetFunction(ctypes.byref(functions[name]), module, name.encode()))
+    return functions
+
+
+@dataclass(frozen=True)
+class CudaSort:
+    """A kernel of the sort of particles into cells."""
+
+    function: ctypes.c_void_p
+
+
+def sort_launches(cells: Cells) -> list[Launch]:
+    """Return what sorts the particles of every variant into their cells."""
+    device = cells.counts.device
+    functions = _sort_functions(torch.cuda.current_device() if device.index is None else device.index)
+    keep = (cells.cell.tensor, cells.counts, cells.slots, cells.overflow)
+    return [
+        Launch(CudaSort(functions[name]), lanes, cells.words, keep)
+        for name, lanes in (("clear", cells.cells), ("fill", cells.particles), ("order", cells.cells))
+    ]
+
+
 @dataclass(frozen=True)
 class MapTarget:
     """A GPU to compile a map for; see `adjoin.compiler.runtime.backend.Target`."""
@@ -157,33 +321,47 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
     """Run launches one after the other for each of some steps: first, first + sign, ..."""
     if not launches or count <= 0:
         return
+    if variants > LARGEST_GRID:
+        raise InputError(f"a GPU runs at most {LARGEST_GRID} variants at a time, got {variants}")
     device = launches[0].keep[0].device
     with torch.cuda.device(device):
         counter = torch.tensor([first], dtype=torch.int64, device=device)
-        replays = count // GRAPH if count >= 2 * GRAPH else 0
+        calls = [_Enqueued(launch, counter, variants) for launch in launches]
+        length = GRAPH if count > 64 * GRAPH else GRAPH // 4
+        replays = count // length if count >= 4 * length else 0
         if replays:
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream):
-                _enqueue(launches, counter, GRAPH, sign, variants)
-                counter.add_(sign * GRAPH)
+                _enqueue(calls, length, sign)
+                counter.add_(sign * length)
             for _ in range(replays):
                 graph.replay()
             torch.cuda.current_stream().synchronize()  # the graph and its memory must outlive the replays
-        _enqueue(launches, counter, count - replays * GRAPH, sign, variants)
+        _enqueue(calls, count - replays * length, sign)
 
 
-def _enqueue(launches: Sequence[Launch], counter: torch.Tensor, count: int, sign: int, variants: int) -> None:
-    stream = torch._C._cuda_getCurrentRawStream(counter.device.index)
+class _Enqueued:
+    """A launch with the memory of its arguments, which the driver reads while it enqueues."""
+
+    def __init__(self, launch: Launch, counter: torch.Tensor, variants: int):
+        words = (*launch.words, counter.data_ptr(), 0)
+        self.arguments = (ctypes.c_int64 * len(words))(*words)
+        self.size = ctypes.c_size_t(8 * len(words))
+        self.extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self.arguments), 2, ctypes.addressof(self.size), 0)
+        self.threads = 64 if launch.lanes * variants < SMALL else 128
+        self.blocks = -(-launch.lanes // self.threads)
+        self.variants, self.function, self.index = variants, launch.map.function, counter.device.index
+
+    def enqueue(self, offset: int, stream: int) -> None:
+        self.arguments[len(self.arguments) - 1] = offset
+        shape = (self.blocks, self.variants, 1, self.threads, 1, 1, 0)
+        check(driver().cuLaunchKernel(self.function, *shape, stream, None, self.extra))
+
+
+def _enqueue(calls: Sequence[_Enqueued], count: int, sign: int) -> None:
+    stream = torch._C._cuda_getCurrentRawStream(calls[0].index)
     for step in range(count):
-        for launch in launches:
-            threads = 64 if launch.lanes * variants < 1 << 18 else 128
-            words = (*launch.words, counter.data_ptr(), sign * step)
-            arguments = (ctypes.c_int64 * len(words))(*words)
-            size = ctypes.c_size_t(8 * len(words))
-            extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(arguments), 2, ctypes.addressof(size), 0)
-            blocks = -(-launch.lanes // threads)
-            check(
-                driver().cuLaunchKernel(launch.map.function, blocks, variants, 1, threads, 1, 1, 0, stream, None, extra)
-            )
+        for call in calls:
+            call.enqueue(sign * step, stream)

@@ -89,14 +89,18 @@ class MapMemory:
         if access.kind == Kind.REDUCE:
             self.reduce(binding, spec.size, start, values[0])
             return
-        place = self._own(binding, column, "i32" if access.kind == Kind.INDEX else lane.scalar)
         value = values[0]
-        if access.kind == Kind.INDEX:
+        if access.kind == Kind.INDEX:  # the column stride of its binding is the largest index
+            place = self._at(binding, self.first, "i32")
             kind = lane.vector("i32")
             suffix = kind if lane.width == 1 else f"v{lane.width}i32"
             value = w.intrinsic(f"llvm.fptosi.sat.{suffix}.{lane.suffix}", kind, (lane.float, value))
+            limit = self._spread_i32(w.emit(f"trunc i64 {self.words[WORDS * binding + 5]} to i32"))
+            value = w.intrinsic(f"llvm.smax.{suffix}", kind, (kind, value), (kind, self._spread_i32("0")))
+            value = w.intrinsic(f"llvm.smin.{suffix}", kind, (kind, value), (kind, limit))
             w.line(f"  store {kind} {value}, {self.pointer} {place}, align 4")
             return
+        place = self._own(binding, column)
         if access.kind == Kind.ADD:
             value = w.add(self._load(lane.float, place), value)
         w.line(f"  store {lane.float} {value}, {self.pointer} {place}, align {lane.bits // 8}")

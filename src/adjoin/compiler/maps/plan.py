@@ -66,6 +66,53 @@ def make_launch(compiled: Any, map_: Map, lanes: int, bindings: list[Binding]) -
     return Launch(compiled, lanes, (*words, lanes), tuple(binding.tensor for binding in bindings))
 
 
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which particles are in which cell of a grid, sorted at every step.
+
+    Attributes:
+        cell: of each particle the first node of its cell, (variants, padded particles), int32.
+        offsets: of the other nodes from that, int32.
+        counts: particles of each cell, (variants, cells and room on both sides), int32.
+        slots: their numbers, (variants, the same times capacity), int32.
+        overflow: whether a cell of a variant had more particles than slots, (variants,), int32.
+        capacity: slots of a cell.
+        particles: how many there are.
+        cells: how many there are.
+    """
+
+    cell: Binding
+    offsets: torch.Tensor
+    counts: torch.Tensor
+    slots: torch.Tensor
+    overflow: torch.Tensor
+    capacity: int
+    particles: int
+    cells: int
+
+    @property
+    def margin(self) -> int:
+        """Return the room before the first cell, which sums over offsets may look at."""
+        return (self.counts.shape[1] - self.cells) // 2
+
+    def bindings(self) -> dict[str, Binding]:
+        """Return where each table lies, by the part of the connection that it is."""
+        margin, capacity = self.margin, self.capacity
+        return {
+            "cell": self.cell,
+            "offsets": Binding(self.offsets),
+            "counts": Binding(self.counts, variant=self.counts.shape[1], offset=margin),
+            "slots": Binding(self.slots, variant=self.slots.shape[1], column=capacity, offset=margin * capacity),
+        }
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """Return the words of a sort."""
+        tables = self.bindings()
+        words = [word for part in ("cell", "counts", "slots") for word in (tables[part].words[0], tables[part].variant)]
+        return (*words, self.capacity, self.particles, self.cells, self.overflow.data_ptr())
+
+
 def padded(count: int) -> int:
     """Return the length of a column of so many members."""
     return -(-count // PADDING) * PADDING

@@ -6,7 +6,7 @@ states again. Each pass is one loop on a CPU and replays of one graph on a GPU.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.maps.access import Access, Kind, Map
 from adjoin.compiler.maps.connectivity import IndexTable
-from adjoin.compiler.maps.plan import Binding, Launch, make_launch, padded
-from adjoin.compiler.maps.sequence import Adjoint, Field, Place, StepSequence, Task, after, columns_of
+from adjoin.compiler.maps.plan import PADDING, Binding, Cells, Launch, make_launch, padded
+from adjoin.compiler.maps.sequence import Adjoint, Connection, Field, Place, StepSequence, Task, after, columns_of
 from adjoin.errors import InputError
 
 BITS = {torch.float32: 32, torch.float64: 64}
@@ -60,11 +60,16 @@ class StepRunner:
     Args:
         sequence: one time step.
         sizes: members of each set.
-        tables: for each connection with known indices an array (members, corners).
+        tables: for each connection with known indices an array (members, corners); for one of particles with cells
+            the offsets from a cell's first node, (corners,).
+        capacity: particles that fit a cell.
     """
 
-    def __init__(self, sequence: StepSequence, sizes: Mapping[str, int], tables: Mapping[str, np.ndarray]):
+    def __init__(
+        self, sequence: StepSequence, sizes: Mapping[str, int], tables: Mapping[str, np.ndarray], capacity: int = 64
+    ):
         self.sequence, self.sizes, self.arrays = sequence, dict(sizes), dict(tables)
+        self.capacity = capacity
         self._tables: dict[torch.device, dict[str, dict[str, Binding]]] = {}
         self._adjoints: dict[frozenset[str], Adjoint] = {}
         self._compiled: dict[Any, Any] = {}
@@ -190,6 +195,7 @@ class StepRunner:
             self._tables[device] = {
                 name: IndexTable.of(name, array, self.sizes[self.sequence.connections[name].target], device).bindings()
                 for name, array in self.arrays.items()
+                if self.sequence.connections[name].cell is None
             }
         return self._tables[device]
 
@@ -248,6 +254,7 @@ class _Call:
         self.backend = backend(device)
         self.fixed: dict[str, Binding] = {}
         self.saved: list[dict[str, torch.Tensor]] = []
+        self.cells: dict[str, Cells] = {}
 
     def zeros(self, *shape: int) -> torch.Tensor:
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -273,9 +280,54 @@ class _Call:
 
     def bind_temporaries(self) -> None:
         for name, one in self.sequence.fields.items():
-            if one.role in ("temporary", "index") and name not in self.fixed:
-                rows = self.rows(one, 1)
-                self.fixed[name] = self.bound(rows.to(torch.int32) if one.role == "index" else rows)
+            if one.role == "temporary" and name not in self.fixed:
+                self.fixed[name] = self.bound(self.rows(one, 1))
+        for connection in self.sequence.connections.values():
+            if connection.cell is not None:
+                self.cells[connection.name] = self._make_cells(connection)
+
+    def _make_cells(self, connection: Connection) -> Cells:
+        runner, name = self.runner, str(connection.cell)
+        offsets = np.asarray(runner.arrays[connection.name]).astype(np.int32)
+        particles, cells = runner.sizes[connection.source], runner.sizes[connection.target]
+        margin = int(offsets.max()) + PADDING
+        if offsets.min() < 0 or offsets.max() >= cells:
+            raise InputError(f"{connection.name}: offsets must be from 0 to {cells - 1}")
+
+        def integers(*shape: int) -> torch.Tensor:
+            return torch.zeros((self.variants, *shape), dtype=torch.int32, device=self.device)
+
+        cell = self.bound(integers(1, padded(particles))[None])
+        self.fixed[name] = replace(cell, column=cells - 1 - int(offsets.max()))
+        length, capacity = padded(cells) + 2 * margin, runner.capacity
+        return Cells(
+            cell,
+            torch.as_tensor(offsets, device=self.device),
+            integers(length),
+            integers(length * capacity),
+            integers(),
+            capacity,
+            particles,
+            padded(cells),
+        )
+
+    def check_cells(self) -> None:
+        for name, cells in self.cells.items():
+            full = cells.overflow.nonzero()
+            if len(full):
+                raise InputError(
+                    f"{name}: a cell of variant {int(full[0, 0])} holds more than {cells.capacity} particles; "
+                    "give the runner a larger capacity"
+                )
+
+    def launches(self, tasks: list[Task], lookup: Any) -> list[Launch]:
+        launches: list[Launch] = []
+        for task in tasks:
+            if task.sort is not None:
+                launches += self.backend.sort_launches(self.cells[task.sort])
+            else:
+                launches.append(self.launch(task, lookup))
+        return launches
 
     def launch(self, task: Task, lookup: Any) -> Launch:
         assert task.map is not None
@@ -284,7 +336,8 @@ class _Call:
         bindings = [lookup(place) for place in task.places]
         for table in task.map.tables:
             name, _, part = table.rpartition(".")
-            bindings.append(self.runner.tables(self.device)[name][part])
+            tables = self.cells[name].bindings() if name in self.cells else self.runner.tables(self.device)[name]
+            bindings.append(tables[part])
         return make_launch(compiled, task.map, lanes, bindings)
 
     def run(self, launches: list[Launch], first: int, count: int, sign: int) -> None:
@@ -301,7 +354,7 @@ class _Call:
             mask = 1 if ring else -1
             places[name] = self.bound(history, True, -start, mask)
             places[after(name)] = self.bound(history, True, 1 - start, mask)
-        return [self.launch(task, lambda place: places[place.buffer]) for task in tasks]
+        return self.launches(tasks, lambda place: places[place.buffer])
 
     def forward(self, tensors: list[torch.Tensor], needs: list[bool]) -> tuple[torch.Tensor, ...]:
         runner, steps = self.runner, self.steps
@@ -338,6 +391,7 @@ class _Call:
             following = min(stops)
             self.run(launches, step, following - step, 1)
             step = following
+        self.check_cells()
         self.histories = histories if grad and interval == steps else {}
         results = []
         for one in runner.states:
@@ -420,7 +474,7 @@ class _Call:
             for name, history in histories.items():
                 places[name] = self.bound(history, True, -origin)
                 places[after(name)] = self.bound(history, True, 1 - origin)
-            launches = [self.launch(task, lookup) for task in adjoint.tasks]
+            launches = self.launches(adjoint.tasks, lookup)
             step = end
             while step > start:
                 kept = self._seed_index(step)

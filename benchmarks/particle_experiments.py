@@ -1,0 +1,114 @@
+"""Particles: sections of continuum.py.
+
+The soft walker of DiffTaichi (Hu et al., ICLR 2020, examples/diffmpm.py): 2,976 particles on a grid of 128 x 128 cells,
+four legs that are muscles, driven by tanh of four sines, gradient descent on how far the body gets.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from adjoin.continuum import Checkpoints
+from adjoin.continuum.particles import ParticleMaterial, Particles
+
+
+def blocks(boxes: list[tuple[list[float], list[float], int]], spacing: float, offset: list[float]) -> tuple[Any, Any]:
+    """Particles in boxes (corner, size, muscle), two a cell along each axis; positions and muscles."""
+    points, muscles = [], []
+    for corner, size, muscle in boxes:
+        axes = []
+        for low, length, shift in zip(corner, size, offset, strict=True):
+            count = 2 * int(length / spacing)
+            axes.append(low + shift + (torch.arange(count, dtype=torch.float64) + 0.5) * length / count)
+        grid = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(corner))
+        points.append(grid)
+        muscles += [muscle] * len(grid)
+    return torch.cat(points), torch.tensor(muscles)
+
+
+def learn(
+    world: Particles,
+    x: torch.Tensor,
+    muscle_of: torch.Tensor,
+    volume: float,
+    steps: int,
+    iterations: int,
+    rate: float,
+    strength: float,
+    params: dict[str, torch.Tensor],
+    checkpoints: Checkpoints | None = None,
+) -> tuple[list[float], list[float]]:
+    """Gradient descent on the mean position along x; the losses and the seconds of each iteration."""
+    place = {"dtype": x.dtype, "device": x.device}
+    muscle = torch.zeros((len(x), world.muscles, world.dim), **place)
+    for i in range(world.muscles):
+        muscle[muscle_of == i, i, -1] = 1.0
+    generator = torch.Generator().manual_seed(0)
+    weights = (0.01 * torch.randn(world.muscles, 4, generator=generator)).to(**place).requires_grad_()
+    bias = torch.zeros(world.muscles, **place, requires_grad=True)
+    t = world.dt * torch.arange(steps, **place)
+    waves = torch.sin(20.0 * t[:, None] + 0.5 * math.pi * torch.arange(4, **place))
+    start = world.state(x)
+    losses, seconds = [], []
+    for _ in range(iterations):
+        begin = time.perf_counter()
+        activation = strength * torch.tanh(waves @ weights.T + bias)
+        last = world.rollout(start, volume, activation, muscle, params=params, checkpoints=checkpoints)
+        loss = -last.x[:, 0].mean()
+        gradients = torch.autograd.grad(loss, (weights, bias))
+        with torch.no_grad():
+            weights -= rate * gradients[0]
+            bias -= rate * gradients[1]
+        losses.append(loss.item())
+        seconds.append(time.perf_counter() - begin)
+    return losses, seconds
+
+
+def walker(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    spacing = 1 / 128
+    boxes: list[tuple[list[float], list[float], int]] = [([0.0, 0.1], [0.3, 0.1], -1)]
+    boxes += [([left, 0.0], [0.05, 0.1], leg) for leg, left in enumerate((0.0, 0.05, 0.2, 0.25))]
+    x, muscle_of = blocks(boxes, spacing, [0.1, 0.03])
+    x, muscle_of = x.float().to(device), muscle_of.to(device)
+    material = ParticleMaterial("elastic", density=1.0, young=25.0, poisson=0.25)  # shear and first are 10
+    world = Particles((128, 128), spacing, 1e-3, material, gravity=(0.0, -3.8), muscles=4)
+    params = {name: torch.tensor(10.0, device=device) for name in ("shear", "first")}
+    iterations = 3 if quick else 100
+    losses, seconds = learn(world, x, muscle_of, 1.0, 1023, iterations, 0.1, 4.0, params)
+    yield {"name": "walker: particles", "value": len(x), "unit": ""}
+    bar = {} if quick else {"at_most": -0.50}
+    yield {
+        "name": "walker: loss at the last iteration",
+        "value": losses[-1],
+        "unit": "m",
+        "peer": ("Taichi", -0.502),
+        **bar,
+    }
+    each = sorted(seconds)[len(seconds) // 4]
+    bar = {"at_most": 1.0 if device == "cpu" else 0.05}
+    peer = ("Taichi", 2.9 if device == "cpu" else 0.45)
+    yield {"name": "walker: an iteration", "value": each, "unit": "s", "peer": peer, **bar}
+    yield {"table": {"losses": losses, "seconds": seconds}}
+
+
+def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    spacing = 1 / 64
+    depth = 0.1 if quick else 0.22
+    boxes: list[tuple[list[float], list[float], int]] = [([0.0, 0.0, 0.1], [0.3, depth, 0.1], -1)]
+    boxes += [([left, 0.0, 0.0], [0.05, depth, 0.1], leg) for leg, left in enumerate((0.0, 0.05, 0.2, 0.25))]
+    x, muscle_of = blocks(boxes, spacing, [0.2, 0.3, 0.055])
+    x, muscle_of = x.float().to(device), muscle_of.to(device)
+    material = ParticleMaterial("neo_hookean", density=1.0, young=25.0, poisson=0.25)
+    world = Particles((64, 64, 64), spacing, 2e-3, material, gravity=(0.0, 0.0, -3.8), muscles=4)
+    steps, iterations = (64, 2) if quick else (512, 40)
+    volume = (spacing / 2) ** 3
+    losses, seconds = learn(world, x, muscle_of, volume, steps, iterations, 20.0, 4.0, {}, Checkpoints("sqrt"))
+    yield {"name": "walker3d: particles", "value": len(x), "unit": ""}
+    bar = {} if quick else {"at_least": 0.05}
+    yield {"name": "walker3d: distance learned", "value": losses[0] - losses[-1], "unit": "m", **bar}
+    each = sorted(seconds)[len(seconds) // 4]
+    yield {"name": f"walker3d: an iteration of {steps} steps", "value": each, "unit": "s"}
+    yield {"table": {"losses": losses, "seconds": seconds}}

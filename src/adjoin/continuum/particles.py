@@ -1,0 +1,354 @@
+"""Soft bodies, liquids and granular media as particles: the moving least squares material point method.
+
+A step: each particle gives its mass and momentum to the grid nodes around it, the grid moves, each particle takes its
+velocity and its gradient from there (Hu et al., "A moving least squares material point method", SIGGRAPH 2018;
+quadratic B-splines, affine particle-in-cell). In two and three dimensions, differentiable in everything.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.sequence import Connection, Field, Read, Sort, Stage, StepSequence
+from adjoin.errors import InputError
+from adjoin.trace import floor, log, maximum, minimum, select, sqrt
+
+MATERIALS = ("elastic", "neo_hookean", "liquid")
+
+
+@dataclass(frozen=True)
+class ParticleMaterial:
+    """A material of particles.
+
+    Attributes:
+        kind: "elastic" (fixed corotated, in two dimensions), "neo_hookean" or "liquid" (weakly compressible).
+        density: kg/m³, of a two-dimensional body kg/m².
+        young: Young's modulus, Pa; of a liquid its bulk modulus.
+        poisson: Poisson's ratio, at least 0 and less than 0.5.
+    """
+
+    kind: str = "neo_hookean"
+    density: float = 1000.0
+    young: float = 1e5
+    poisson: float = 0.3
+
+    def __post_init__(self):
+        if self.kind not in MATERIALS:
+            raise InputError(f"particles: no material {self.kind!r}; materials: {', '.join(MATERIALS)}")
+        if not (self.density > 0 and self.young > 0 and 0 <= self.poisson < 0.5):
+            raise InputError(
+                f"particles: a physical material has density, young > 0 and 0 <= poisson < 0.5, got {self}"
+            )
+
+    @property
+    def lame(self) -> tuple[float, float]:
+        """Return shear modulus and Lamé's first parameter."""
+        if self.kind == "liquid":
+            return 0.0, self.young
+        shear = self.young / (2 * (1 + self.poisson))
+        return shear, self.young * self.poisson / ((1 + self.poisson) * (1 - 2 * self.poisson))
+
+
+@dataclass(frozen=True)
+class ParticleState:
+    """Particles at a time.
+
+    Attributes:
+        x: positions, (*batch, particles, dim), m.
+        v: velocities, (*batch, particles, dim), m/s.
+        C: affine velocity, (*batch, particles, dim, dim), 1/s.
+        F: deformation gradient, (*batch, particles, dim, dim).
+    """
+
+    x: torch.Tensor
+    v: torch.Tensor
+    C: torch.Tensor
+    F: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Particles:
+    """A grid in which particles of one material move.
+
+    Attributes:
+        cells: of the grid along each axis, two or three.
+        spacing: edge of a cell, m.
+        dt: s, of a step.
+        material: of all particles.
+        gravity: acceleration along each axis, m/s²; by default -9.81 along the last.
+        boundary: cells from the border within which the walls act.
+        friction: at the walls: None for walls to which what touches them sticks, or Coulomb's coefficient.
+        muscles: how many groups of particles contract or extend along a direction of their own.
+        capacity: particles that a cell may hold.
+    """
+
+    cells: tuple[int, ...]
+    spacing: float
+    dt: float
+    material: ParticleMaterial
+    gravity: tuple[float, ...] | None = None
+    boundary: int = 3
+    friction: float | None = None
+    muscles: int = 0
+    capacity: int = 64
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self):
+        if len(self.cells) not in (2, 3) or min(self.cells) < 2 * self.boundary + 2:
+            raise InputError(
+                f"particles: a grid has 2 or 3 axes of at least {2 * self.boundary + 2} cells, got {self.cells}"
+            )
+        if self.material.kind == "elastic" and self.dim == 3:
+            raise InputError("particles: 'elastic' is for two dimensions; use 'neo_hookean' in three")
+        shear, first = self.material.lame
+        limit = self.spacing / math.sqrt((2 * shear + first) / self.material.density)
+        if not 0 < self.dt <= limit:
+            raise InputError(
+                f"particles: dt {self.dt:g} is beyond stability: the speed of sound allows at most {limit:.3g}"
+            )
+
+    @property
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return len(self.cells)
+
+    def state(self, x: torch.Tensor, v: torch.Tensor | None = None) -> ParticleState:
+        """Return undeformed particles at positions (*batch, particles, dim), at rest unless v is given."""
+        low = (self.boundary - 1) * self.spacing
+        for axis, count in enumerate(self.cells):
+            outside = (x[..., axis] < low) | (x[..., axis] > count * self.spacing - low) | x[..., axis].isnan()
+            if bool(outside.any()):
+                where = outside.nonzero()[0].tolist()
+                raise InputError(
+                    f"particles: particle {where[-1]} is at {x[(*where, axis)].item():.4g} along axis {axis}, outside "
+                    f"the grid's inside, {low:.4g} to {count * self.spacing - low:.4g}"
+                )
+        eye = torch.eye(self.dim, dtype=x.dtype, device=x.device).expand(*x.shape, self.dim)
+        return ParticleState(x, torch.zeros_like(x) if v is None else v, torch.zeros_like(eye), eye.clone())
+
+    def rollout(
+        self,
+        state: ParticleState,
+        volume: torch.Tensor | float,
+        activation: torch.Tensor | None = None,
+        muscle: torch.Tensor | None = None,
+        *,
+        steps: int | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+        keep: int | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> ParticleState:
+        """Run steps.
+
+        Args:
+            state: at the start.
+            volume: of each particle at rest, m³ (m² in two dimensions): a number or (*batch, particles).
+            activation: of each muscle in each step, (steps, *batch, muscles), Pa.
+            muscle: direction of each muscle's fibers in each particle, times how much of the particle belongs to it,
+                (particles, muscles, dim).
+            steps: how many, if there is no activation.
+            params: "density", "shear" and "first" (Lamé's parameters) for all particles or for each,
+                (*batch, particles), and "gravity", (*batch, dim).
+            keep: return states at the start and after every so many steps; by default only the last.
+            checkpoints: what to keep for the gradient.
+        """
+        x = state.x
+        count = x.shape[-2]
+        runner = self._runner(count)
+        shear, first = self.material.lame
+        gravity = self.gravity or (*[0.0] * (self.dim - 1), -9.81)
+        given = dict(params or {})
+        defaults = {"density": self.material.density, "shear": shear, "first": first, "gravity": gravity}
+        for name in given:
+            if name not in defaults:
+                raise InputError(f"particles: no parameter {name!r}; parameters: {', '.join(defaults)}")
+        parameters: dict[str, torch.Tensor] = {}
+        for name in ("density", "shear", "first"):
+            value = given.get(name, torch.tensor(defaults[name], dtype=x.dtype, device=x.device))
+            parameters[name] = (
+                value if value.dim() and value.shape[-1] == count else value[..., None].expand(*value.shape, count)
+            )
+        parameters["gravity"] = given.get("gravity", torch.tensor(gravity, dtype=x.dtype, device=x.device))
+        size = torch.as_tensor(volume, dtype=x.dtype, device=x.device)
+        parameters["volume"] = size.expand(count) if size.dim() == 0 else size
+        parameters["node"] = self._nodes(x)
+        controls: dict[str, torch.Tensor] = {}
+        if self.muscles:
+            if activation is None or muscle is None:
+                raise InputError("particles: a rollout with muscles needs their activation and fibers")
+            controls["activation"], parameters["muscle"] = activation, muscle
+            steps = len(activation)
+        states, _ = runner.rollout(
+            {"x": x, "v": state.v, "C": state.C, "F": state.F},
+            parameters,
+            controls,
+            steps=steps,
+            keep=keep,
+            checkpoints=checkpoints,
+        )
+        return ParticleState(**states)
+
+    # One step ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(count + 1 for count in self.cells)
+
+    def _nodes(self, like: torch.Tensor) -> torch.Tensor:
+        axes = [torch.arange(count, dtype=like.dtype, device=like.device) for count in self._shape]
+        return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, self.dim)
+
+    def _runner(self, count: int) -> StepRunner:
+        if count not in self._cache:
+            strides = np.cumprod([1, *self._shape[:0:-1]])[::-1]
+            offsets = np.array([np.dot(place, strides) for place in self._stencil])
+            sizes = {"particles": count, "nodes": math.prod(self._shape)}
+            if "sequence" not in self._cache:
+                self._cache["sequence"] = self._sequence(strides)
+            runner = StepRunner(self._cache["sequence"], sizes, {"stencil": offsets}, self.capacity)
+            self._cache[count] = runner
+        return self._cache[count]
+
+    @property
+    def _stencil(self) -> list[tuple[int, ...]]:
+        return list(itertools.product(range(3), repeat=self.dim))
+
+    def _sequence(self, strides: np.ndarray) -> StepSequence:
+        dim = self.dim
+        fields = [
+            Field("x", "particles", (dim,), "state"),
+            Field("v", "particles", (dim,), "state"),
+            Field("C", "particles", (dim, dim), "state"),
+            Field("F", "particles", (dim, dim), "state"),
+            *[Field(name, "particles", (), "parameter") for name in ("density", "shear", "first", "volume")],
+            Field("gravity", None, (dim,), "parameter"),
+            Field("node", "nodes", (dim,), "parameter"),
+            Field("cell", "particles", (), "index"),
+            Field("momentum", "particles", (dim + 1,), "temporary", "stencil"),
+            Field("velocity", "nodes", (dim,)),
+        ]
+        scatter = {name: Read(name) for name in ("x", "v", "C", "F", "density", "shear", "first", "volume")}
+        if self.muscles:
+            fields += [
+                Field("activation", None, (self.muscles,), "control"),
+                Field("muscle", "particles", (self.muscles, dim), "parameter"),
+            ]
+            scatter |= {"activation": Read("activation"), "muscle": Read("muscle")}
+
+        def to_grid(**particle: Any) -> dict[str, Any]:
+            return self._to_grid(strides, **particle)
+
+        stages = [
+            Stage("to_grid", "particles", to_grid, scatter),
+            Sort("stencil"),
+            Stage(
+                "grid",
+                "nodes",
+                self._move_grid,
+                {"momentum": Read("momentum", "stencil"), "node": Read("node"), "gravity": Read("gravity")},
+            ),
+            Stage("from_grid", "particles", self._from_grid, {"x": Read("x"), "velocity": Read("velocity", "stencil")}),
+        ]
+        corners = len(self._stencil)
+        return StepSequence(fields, [Connection("stencil", "particles", "nodes", corners, "cell")], stages)
+
+    def _weights(self, x: Any) -> tuple[list[Any], list[Any], list[list[Any]]]:
+        """Return the first node of a particle's cell, its place beside that, and the weights along each axis."""
+        scaled = [component / self.spacing for component in x]
+        first = [minimum(maximum(floor(s - 0.5), 0.0), n - 2.0) for s, n in zip(scaled, self.cells, strict=True)]
+        f = [s - base for s, base in zip(scaled, first, strict=True)]
+        weights = [[0.5 * (1.5 - g) * (1.5 - g), 0.75 - (g - 1.0) * (g - 1.0), 0.5 * (g - 0.5) * (g - 0.5)] for g in f]
+        return first, f, weights
+
+    def _to_grid(
+        self, strides: np.ndarray, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
+    ) -> Any:
+        """Return a particle's cell, its deformation after the step, and what it gives to the nodes around."""
+        dim, h = self.dim, self.spacing
+        first, f, weights = self._weights(x)
+        deformed = F + self.dt * (C @ F)
+        stress = self._kirchhoff(deformed, rest["shear"], rest["first"])
+        if self.muscles:
+            fibers = deformed @ rest["muscle"].T  # (dim, muscles)
+            for m in range(self.muscles):
+                stress = stress + rest["activation"][m] * np.outer(fibers[:, m], fibers[:, m])
+        if self.material.kind == "liquid":
+            root = _power(_determinant(deformed), dim)
+            deformed = np.array([[root if i == j else 0.0 for j in range(dim)] for i in range(dim)], dtype=object)
+        mass = density * volume
+        affine = mass * C - (4.0 * self.dt / (h * h)) * volume * stress
+        rows = []
+        for place in self._stencil:
+            weight = math.prod([weights[axis][i] for axis, i in enumerate(place)], start=1.0)
+            distance = np.array([(i - g) * h for i, g in zip(place, f, strict=True)], dtype=object)
+            rows.append([*(weight * (mass * v + affine @ distance)), weight * mass])
+        cell = sum(base * float(stride) for base, stride in zip(first, strides, strict=True))
+        return {"F'": deformed, "momentum": np.array(rows, dtype=object), "cell": cell}
+
+    def _kirchhoff(self, F: Any, shear: Any, first: Any) -> Any:
+        """Return the Kirchhoff stress of a deformation."""
+        dim = self.dim
+        eye = np.eye(dim)
+        J = _determinant(F)
+        if self.material.kind == "liquid":
+            return first * (J - 1.0) * J * eye
+        if self.material.kind == "elastic":  # the rotation of two dimensions is that of (F00 + F11, F10 - F01)
+            a, b = F[0, 0] + F[1, 1], F[1, 0] - F[0, 1]
+            inverse = 1.0 / sqrt(a * a + b * b)
+            c, s = a * inverse, b * inverse
+            rotation = np.array([[c, -s], [s, c]], dtype=object)
+            return 2.0 * shear * ((F - rotation) @ F.T) + first * (J - 1.0) * J * eye
+        return shear * (F @ F.T - eye) + first * log(J) * eye
+
+    def _move_grid(self, momentum: Any, node: Any, gravity: Any) -> Any:
+        """Return the velocity of a node after the step: gravity, then the walls."""
+        dim = self.dim
+        mass = momentum[dim]
+        inverse = select(mass > 0.0, 1.0 / select(mass > 0.0, mass, 1.0), 0.0)
+        v = [momentum[i] * inverse + self.dt * gravity[i] for i in range(dim)]
+        for axis in range(dim):
+            low = (node[axis] < self.boundary) & (v[axis] < 0.0)
+            high = (node[axis] > self.cells[axis] - self.boundary) & (v[axis] > 0.0)
+            outward = low | high
+            if self.friction is None:
+                v = [select(outward, 0.0, component) for component in v]
+                continue
+            sliding = sqrt(sum(v[i] * v[i] for i in range(dim) if i != axis))
+            left = maximum(0.0, 1.0 - self.friction * abs(v[axis]) / select(sliding > 0.0, sliding, 1.0))
+            v = [select(outward, 0.0 if i == axis else component * left, component) for i, component in enumerate(v)]
+        return {"velocity": np.array(v, dtype=object)}
+
+    def _from_grid(self, x: Any, velocity: Any) -> Any:
+        """Return a particle after the step."""
+        dim = self.dim
+        _, f, weights = self._weights(x)
+        v = np.zeros(dim, dtype=object)
+        C = np.zeros((dim, dim), dtype=object)
+        for corner, place in enumerate(self._stencil):
+            weight = math.prod([weights[axis][i] for axis, i in enumerate(place)], start=1.0)
+            part = weight * velocity[corner]
+            distance = np.array([i - g for i, g in zip(place, f, strict=True)], dtype=object)
+            v = v + part
+            C = C + np.outer(part, distance)
+        return {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": x + self.dt * v}
+
+
+def _determinant(F: Any) -> Any:
+    if len(F) == 2:
+        return F[0, 0] * F[1, 1] - F[0, 1] * F[1, 0]
+    return (
+        F[0, 0] * (F[1, 1] * F[2, 2] - F[1, 2] * F[2, 1])
+        - F[0, 1] * (F[1, 0] * F[2, 2] - F[1, 2] * F[2, 0])
+        + F[0, 2] * (F[1, 0] * F[2, 1] - F[1, 1] * F[2, 0])
+    )
+
+
+def _power(J: Any, dim: int) -> Any:
+    """Return J^(1/dim)."""
+    return sqrt(J) if dim == 2 else J ** (1.0 / 3.0)
