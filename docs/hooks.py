@@ -24,6 +24,7 @@ REFERENCE = {
     ),
     "learning": ("Learning", ("adjoin.learn",)),
     "control": ("Control", ("adjoin.control",)),
+    "rl": ("Reinforcement learning", ("adjoin.rl",)),
     "compiler": ("The compiler", ("adjoin.compiler.", "adjoin.trace.")),
     "viewer": ("Viewer", ("adjoin.viewer",)),
     "errors": ("Errors", ("adjoin.errors",)),
@@ -126,7 +127,7 @@ def examples() -> Iterator[tuple[str, str]]:
 def reference() -> Iterator[tuple[str, str]]:
     """Pages of all public names, from their docstrings."""
     modules = constant(SOURCE / "__init__.py", "_MODULES")
-    rooms = {name: constant(SOURCE / name / "__init__.py", "__all__") for name in ("learn", "control", "viewer")}
+    rooms = {name: constant(SOURCE / name / "__init__.py", "__all__") for name in ("learn", "control", "rl", "viewer")}
     rooms["trace"] = [*constant(SOURCE / "trace.py", "__all__"), *constant(SOURCE / "compiler/ir/ops.py", "__all__")]
     public = {f"adjoin.{name}": home for home, names in modules.items() if home != "adjoin" for name in names}
     for room, names in rooms.items():

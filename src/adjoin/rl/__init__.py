@@ -1,0 +1,65 @@
+"""Reinforcement learning: environments, tasks, learners that use gradients, and adapters to other packages."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from adjoin.rl.checkpoint import load_checkpoint, save_checkpoint
+    from adjoin.rl.environment import Environment, EnvironmentState, Step
+    from adjoin.rl.episodes import evaluate
+    from adjoin.rl.gradients import clip_between_steps, diagnose
+    from adjoin.rl.learner import Learner, register_learner
+    from adjoin.rl.learners.shac import SHAC
+    from adjoin.rl.random import LogUniform, Normal, Random, Randomize, Uniform
+    from adjoin.rl.task import Push, Start, Task, make_task, register_task
+    from adjoin.rl.training import Run, train
+    from adjoin.rl.vector import Transition, Vector
+
+# Imported when first used, so that the command line starts without torch.
+_MODULES = {
+    "checkpoint": ("load_checkpoint", "save_checkpoint"),
+    "environment": ("Environment", "EnvironmentState", "Step"),
+    "episodes": ("evaluate",),
+    "gradients": ("clip_between_steps", "diagnose"),
+    "learner": ("Learner", "register_learner"),
+    "learners.shac": ("SHAC",),
+    "random": ("LogUniform", "Normal", "Random", "Randomize", "Uniform"),
+    "task": ("Push", "Start", "Task", "make_task", "register_task"),
+    "training": ("Run", "train"),
+    "vector": ("Transition", "Vector"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "SHAC",
+    "Environment",
+    "EnvironmentState",
+    "Learner",
+    "LogUniform",
+    "Normal",
+    "Push",
+    "Random",
+    "Randomize",
+    "Run",
+    "Start",
+    "Step",
+    "Task",
+    "Transition",
+    "Uniform",
+    "Vector",
+    "clip_between_steps",
+    "diagnose",
+    "evaluate",
+    "load_checkpoint",
+    "make_task",
+    "register_learner",
+    "register_task",
+    "save_checkpoint",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"adjoin.rl.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

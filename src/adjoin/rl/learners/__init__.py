@@ -1,0 +1,5 @@
+"""The learners that ship, one file each."""
+
+from adjoin.rl.learners import shac
+
+__all__ = ["shac"]

@@ -1,0 +1,165 @@
+"""Random numbers of environments, and physical parameters that differ from one environment to the next."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from adjoin.errors import InputError, unknown_name
+from adjoin.learn.parameters import ranges_of
+from adjoin.model import parameters
+from adjoin.model.model import Model
+from adjoin.simulation.simulator import Simulator
+
+MASS, GAINS, TERRAIN = "mass", "gains", "terrain"
+TOGETHER = {MASS: (MASS, "inertia"), GAINS: ("actuator_gain", "actuator_bias")}
+
+
+@dataclass(frozen=True)
+class Random:
+    """Draws tensors on one device, of one dtype, from one generator.
+
+    Attributes:
+        generator: Where the numbers come from; None for torch's own.
+        device: Where the tensors go.
+        dtype: Their dtype.
+    """
+
+    generator: torch.Generator | None
+    device: torch.device
+    dtype: torch.dtype
+
+    def uniform(self, low: float, high: float, *shape: int) -> torch.Tensor:
+        """Return numbers that are spread evenly between two bounds."""
+        unit = torch.rand(shape, generator=self.generator, device=self.device, dtype=self.dtype)
+        return low + (high - low) * unit
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Return numbers of the standard normal distribution."""
+        return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
+
+    def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
+        """Return whole numbers from `low` to `high`, both included."""
+        return torch.randint(low, high + 1, shape, generator=self.generator, device=self.device)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Numbers that are spread evenly between `low` and `high`."""
+
+    low: float
+    high: float
+
+    def sample(self, random: Random, *shape: int) -> torch.Tensor:
+        """Draw a tensor."""
+        return random.uniform(self.low, self.high, *shape)
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """Numbers between `low` and `high`, both positive, whose logarithms are spread evenly."""
+
+    low: float
+    high: float
+
+    def sample(self, random: Random, *shape: int) -> torch.Tensor:
+        """Draw a tensor."""
+        return random.uniform(math.log(self.low), math.log(self.high), *shape).exp()
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Numbers of a normal distribution."""
+
+    mean: float
+    deviation: float
+
+    def sample(self, random: Random, *shape: int) -> torch.Tensor:
+        """Draw a tensor."""
+        return self.mean + self.deviation * random.normal(*shape)
+
+
+Distribution = Uniform | LogUniform | Normal
+
+
+@dataclass(frozen=True)
+class Randomize:
+    """A parameter that gets a value of its own in each environment, drawn anew when the environment is reset.
+
+    Attributes:
+        parameter: A name of `adjoin.model.parameters`, a number of the contact solver as "contact_<name>", "gains",
+            which stands for all gains of a servo together, or "terrain". The inertia follows where "mass" is scaled.
+        scale: What the model's value is multiplied by.
+        add: What is added to it.
+        sample: A function that draws the value itself: of a `Random` and the number of environments, to a tensor
+            (environments, ...).
+        of: The bodies, joints, geometries or actuators by name; by default all of them.
+        shared: Whether one factor or addend serves all of those; otherwise each number gets its own.
+    """
+
+    parameter: str
+    scale: Distribution | None = None
+    add: Distribution | None = None
+    sample: Callable[[Random, int], torch.Tensor] | None = None
+    of: str | Sequence[str] | None = None
+    shared: bool = False
+
+    def __post_init__(self):
+        if sum(x is not None for x in (self.scale, self.add, self.sample)) != 1:
+            raise InputError(f"Randomize({self.parameter!r}): pass one of scale, add and sample")
+
+
+def draw_parameters(
+    simulator: Simulator, randomized: Sequence[Randomize], random: Random, n: int
+) -> dict[str, torch.Tensor]:
+    """Return parameters for a simulator's calls, (n, ...) each, of which some numbers are drawn."""
+    model, values = simulator.model, {}
+    own = model.parameters(dtype=random.dtype, device=random.device) if randomized else {}
+    for each in randomized:
+        names = TOGETHER.get(each.parameter, (each.parameter,))
+        names = names[:1] if each.parameter == MASS and each.scale is None else names
+        if each.sample is not None:
+            values[each.parameter] = each.sample(random, n).to(random.device, random.dtype)
+            continue
+        drawn = None
+        for name in names:
+            base = values.get(name, _default(simulator, own, name, random))
+            base = base if name in values else base.expand(n, *base.shape)
+            mask = _mask(model, name, each.of, base)
+            count = 1 if each.shared else base.shape[1] if base.dim() > 1 else 1
+            distribution = each.scale or each.add
+            assert distribution is not None
+            drawn = distribution.sample(random, n, count) if drawn is None else drawn
+            change = drawn.reshape(n, *([count] if base.dim() > 1 else []), *[1] * max(0, base.dim() - 2))
+            values[name] = torch.where(mask, base * change if each.scale else base + change, base)
+    return values
+
+
+def _default(simulator: Simulator, own: dict[str, torch.Tensor], name: str, random: Random) -> torch.Tensor:
+    if name in own:
+        return own[name]
+    prefix = "contact_"
+    if name.startswith(prefix) and name in simulator.world.parameters:
+        number = getattr(simulator.world.contact, name.removeprefix(prefix))
+        return torch.tensor(float(number), dtype=random.dtype, device=random.device)
+    if name == TERRAIN and simulator.world.terrain is not None:
+        return simulator.world.terrain.heights_like(torch.empty(0, dtype=random.dtype, device=random.device))
+    known = [*simulator.world.parameters, GAINS]
+    raise InputError(f"Randomize: {unknown_name('parameter', 'parameters', name, known)}")
+
+
+def _mask(model: Model, name: str, of: str | Sequence[str] | None, base: torch.Tensor) -> torch.Tensor:
+    """Return which numbers of a parameter change, in a shape that broadcasts to it."""
+    if of is None:
+        return torch.ones((), dtype=torch.bool, device=base.device)
+    parameter = parameters.find(name)
+    if parameter is None or parameter.owner == "world":
+        raise InputError(f"Randomize({name!r}): it has no parts; leave out `of`")
+    what, ranges = ranges_of(model, parameter)
+    mask = torch.zeros(base.shape[1], dtype=torch.bool)
+    for item in [of] if isinstance(of, str) else of:
+        if item not in ranges:
+            raise InputError(f"Randomize({name!r}): {unknown_name(what, f'{what}s', item, ranges)}")
+        mask[list(ranges[item])] = True
+    return mask.to(base.device).reshape(-1, *[1] * (base.dim() - 2))
