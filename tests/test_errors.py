@@ -72,16 +72,16 @@ def test_errors_of_loading_say_where_and_what_helps():
       <joint name="j" type="continuous"><parent link="a"/><child link="b"/>
         <axis xyz="1 1 0"/></joint></robot>"""
     with pytest.raises(ModelError) as caught:
-        adjoin.load(document)
+        adjoin.load(document, strict=True)
     error = caught.value
     assert (error.file, error.line, error.element, error.field) == ("<text>", 3, "axis", "xyz")
     assert error.subject == Subject("joint", "j")
     assert error.options == (Option("repair", ("axis",), "to scale it"),)
     with pytest.raises(ModelError) as caught:
-        adjoin.load(document, **{option.name: option.value for option in error.options})
+        adjoin.load(document, strict=True, **{option.name: option.value for option in error.options})
     assert (caught.value.subject, caught.value.line) == (Subject("link", "b"), 1)
     assert [(option.name, option.value) for option in caught.value.options] == [("accept", ("mass",))]
-    model = adjoin.load(document, repair=("axis",), accept=("mass",))
+    model = adjoin.load(document, repair=("axis",), accept=("mass",), strict=True)
     assert model.nv == 1
 
 
@@ -91,7 +91,7 @@ def test_what_mujoco_says_has_a_place():
         adjoin.load("<mujoco>\n<worldbody>\n<geom sise='1'/>\n</worldbody>\n</mujoco>")
     assert (caught.value.line, "MuJoCo" in caught.value.problem) == (3, True)
     with pytest.raises(UnsupportedError) as caught:
-        adjoin.load("<mujoco><option density='1'/><worldbody/></mujoco>")
+        adjoin.load("<mujoco><option density='1'/><worldbody/></mujoco>", strict=True)
     assert caught.value.parts == ("fluid forces (option density, viscosity, wind)",)
 
 

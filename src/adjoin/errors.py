@@ -1,7 +1,13 @@
 """Errors that carry their parts: where, what is wrong with what, what would be right, and which options help."""
 
+import os
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class Location(NamedTuple):
@@ -153,3 +159,78 @@ class AdjoinWarning(UserWarning):
 
     def __str__(self) -> str:
         return self.message()
+
+
+class Finding(NamedTuple):
+    """A flaw of a robot file that was no reason to refuse it.
+
+    Attributes:
+        error: what strict reading would have raised.
+        done: what was done about it, as in "taken as it is".
+    """
+
+    error: ModelError
+    done: str
+
+    def message(self, spell: Callable[[Option], str] = str) -> str:
+        """Return the flaw, what was done, and the options that say where files are; see `AdjoinError.message`."""
+        error = self.error
+        where = [option for option in error.options if option.name in ("packages", "allow", "folder")]
+        place = [str(Location(error.file, error.line)), str(error.subject or (error.element and f"<{error.element}>"))]
+        help = ", or ".join(f"{spell(option)} {option.effect}" for option in where)
+        parts = [error.problem, self.done, help and f"pass {help}"]
+        return ": ".join([*filter(None, place), "; ".join(filter(None, parts))])
+
+
+@dataclass
+class Findings:
+    """Collects the flaws of a robot file, or raises the first of them.
+
+    Attributes:
+        strict: whether a flaw is an error.
+        found: the flaws so far, in the order in which they were met.
+    """
+
+    strict: bool = True
+    found: list[Finding] = field(default_factory=list)
+
+    def report(self, error: ModelError, done: str) -> None:
+        """Raise an error if reading is strict; otherwise note it, and what is done about it."""
+        if self.strict:
+            raise error
+        self.found.append(Finding(error, done))
+
+    def note(self, error: ModelError, done: str) -> None:
+        """Note something odd that is no error even if reading is strict."""
+        if not self.strict:
+            self.found.append(Finding(error, done))
+
+
+class ModelWarning(AdjoinWarning):
+    """A robot file has flaws, and was loaded all the same.
+
+    Attributes:
+        findings: the flaws, each with what was done about it.
+    """
+
+    shown = 20
+
+    def __init__(self, file: str, findings: Sequence[Finding]):
+        count = f"{len(findings)} things were" if len(findings) > 1 else "something was"
+        super().__init__(f"{file}: {count} noticed (strict=True makes them errors)", [f.error for f in findings])
+        self.findings = tuple(findings)
+
+    def message(self, spell: Callable[[Option], str] = str) -> str:
+        """Return all findings, one a line; of many, the first."""
+        lines = [f"{self.text}:", *(finding.message(spell) for finding in self.findings[: self.shown])]
+        if len(self.findings) > self.shown:
+            lines.append(f"... and {len(self.findings) - self.shown} more; the warning's `findings` has all")
+        return "\n  ".join(lines)
+
+
+def warn_caller(warning: Warning) -> None:
+    """Issue a warning that points at the line of the program that called this library."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)

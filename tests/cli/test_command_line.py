@@ -108,7 +108,7 @@ def test_an_interruption_ends_with_130(told, monkeypatch):
         ("info go2 --floating-base", "'go2' ships and loads as it is, without --floating-base"),
         ("info broken.urdf", "broken.urdf:1: not XML: syntax error (column 1)\n`adjoin check broken.urdf` looks for"),
         (
-            "info massless.urdf",
+            "info massless.urdf --strict",
             "pass --accept mass to load it as it is\n`adjoin check massless.urdf` looks for every problem",
         ),
         ("simulate massless.urdf --package wrong", "--package 'wrong' must be NAME=FOLDER"),
@@ -153,9 +153,11 @@ def test_an_error_is_an_object_too(data, tmp_path):
     assert found["error"] == "no file and no robot that ships is called 'g02'; did you mean the robot 'go2'?"
     assert (found["problem"], found["remedy"]) == tuple(found["error"].split("; "))
     (tmp_path / "massless.urdf").write_text(MASSLESS)
-    found = data("info massless.urdf", 1)
+    found = data("info massless.urdf --strict", 1)
     assert [found[name] for name in ("file", "line", "subject")] == ["massless.urdf", 1, "link 'b'"]
     assert found["options"] == ["--accept mass"]
+    (noticed,) = data("info massless.urdf")["noticed"]
+    assert noticed.startswith("massless.urdf:2: joint 'j': what it moves has no inertia")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from corpus import MJCFS
 import adjoin
 from adjoin.collision.narrow_phase import supported
 from adjoin.collision.pairs import Pair, pairs
-from adjoin.errors import InputError
+from adjoin.errors import InputError, ModelWarning
 from adjoin.io.load import load
-from adjoin.io.mjcf import UnsupportedWarning
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -30,7 +29,7 @@ def both(name):
     except ValueError as error:
         pytest.skip(f"MuJoCo {mujoco.__version__} does not read it: {error}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnsupportedWarning)
+        warnings.simplefilter("ignore", ModelWarning)
         return theirs, load(MJCFS[name], unsupported="warn")
 
 

@@ -18,8 +18,8 @@ import adjoin
 from adjoin.dynamics.call import compute
 from adjoin.dynamics.energy import kinetic_energy, potential_energy
 from adjoin.dynamics.passive import passive_forces
+from adjoin.errors import ModelWarning
 from adjoin.io.load import load
-from adjoin.io.mjcf import UnsupportedWarning
 from adjoin.model.parts import WORLD
 from adjoin.spatial.rotation import from_quaternion, to_quaternion
 
@@ -119,7 +119,7 @@ def pair(name):
         except ValueError as error:
             pytest.skip(f"MuJoCo {mujoco.__version__} does not read it: {error}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnsupportedWarning)
+            warnings.simplefilter("ignore", ModelWarning)
             model = load(MJCFS[name], unsupported="warn")
     return quiet(m), model.with_parameters({"friction": torch.zeros(model.nv)})
 

@@ -405,7 +405,7 @@ def linked(folder):
 
 
 case("mesh outside by a symbolic link", linked)
-mesh_case("mesh of another format", "a.glb", b"glTF")
+mesh_case("mesh of another format", "a.fbx", b"FBX")
 mesh_case("mesh without an ending", "mesh", b"")
 mesh_case("empty stl", "a.stl", b"")
 mesh_case("stl of no triangles", "a.stl", stl(0))

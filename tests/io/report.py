@@ -1,72 +1,78 @@
-"""docs/loading.md: which of the robot files that none of us wrote load, and why the others do not.
+"""docs/loading.md: how many of the robot files that none of us wrote load, and what is noticed about some of them.
 
-python tests/io/report.py writes it; a test checks that it is up to date.
+python tests/io/report.py writes it from load_rates.json and from the files of installed packages; a test checks that it
+is up to date.
 """
 
+import json
 import warnings
 from pathlib import Path
 
-from corpus import ACCEPT, MJCFS, REFUSED, UNSUPPORTED, URDF_FOLDER, URDFS
+from corpus import URDF_FOLDER, URDFS
+from load_rates import RESULTS
 
-from adjoin.errors import ModelError
+from adjoin.errors import ModelError, ModelWarning
 from adjoin.io.load import load
-from adjoin.io.mjcf import UnsupportedError
 
 PAGE = Path(__file__).parents[2] / "docs" / "loading.md"
 
 HEAD = """# What loads
 
-This page is written by `tests/io/report.py`. It covers every URDF in example-robot-data and every MJCF in the wheels of
-gymnasium and mujoco. The tests compare all models that load with Pinocchio and MuJoCo, to 1e-12.
+`adjoin.load(path)` loads what Pinocchio or MuJoCo loads. What is wrong with a file all the same is listed in one
+`ModelWarning`, with the place, the flaw, and what was done about it; `strict=True` makes every flaw an error, and
+`adjoin check` lists them all. This page is written by `tests/io/report.py`.
+
+## Files that Pinocchio (URDF) or MuJoCo (MJCF) loads
+
+`tests/io/load_rates.py` counts them in folders that it is given, such as unpacked wheels. Times are medians of the
+processor time of one load.
+"""
+
+FLAWS = """
+## What is noticed in the URDFs of example-robot-data
+
+Files that are not listed load without a word. For each file, the first finding:
 """
 
 
-def told(path: Path, **options) -> str:
-    """What is wrong with a file, without the folder it is in and the options that help; empty if it loads."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            load(path, packages={"example-robot-data": URDF_FOLDER}, **options)
-    except UnsupportedError as error:
-        return "; ".join(error.parts)
-    except ModelError as error:
-        error.file, error.options = error.file.replace(str(path), path.name), ()
-        return str(error).replace("|", "\\|")
-    return ""
+def rates() -> list[tuple[str, ...]]:
+    """Return rows of the table of collections."""
+    rows = []
+    total = {"URDF": [0, 0, 0], "MJCF": [0, 0, 0]}
+    for name, found in json.loads(RESULTS.read_text()).items():
+        for kind, counts in found.items():
+            ours, theirs = counts["milliseconds"]
+            numbers = counts["files"], counts["loaded"], counts["without_a_word"]
+            total[kind] = [a + b for a, b in zip(total[kind], numbers, strict=True)]
+            rows.append((name, kind, *map(str, numbers), f"{ours:g}", f"{theirs:g}"))
+    rows += [("**all**", kind, *map(str, numbers), "", "") for kind, numbers in total.items()]
+    return rows
+
+
+def noticed(path: Path) -> tuple[str, str]:
+    """Return how much is noticed in a file, and the first of it; empty if nothing is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ModelWarning)
+        try:
+            load(path)
+        except ModelError as error:
+            return "refused", str(error).replace(str(path), path.name)
+    findings = [finding for warning in caught for finding in getattr(warning.message, "findings", ())]
+    return (str(len(findings)), findings[0].message().replace(str(path), path.name)) if findings else ("", "")
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return ["", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in cells), ""]
 
 
 def page() -> str:
-    folder = URDF_FOLDER / "robots"
-    plain = [name for name in URDFS if not told(folder / name, meshes="ignore")]
-    flawed, refused, meshes = [], [], []
-    for name in URDFS:
-        path = folder / name
-        if name in REFUSED:
-            refused.append((name, told(path, meshes="ignore", accept=("mass", "inertia"))))
-        elif name not in plain:
-            needs = ACCEPT[name]
-            flawed.append((name, f"`accept={needs!r}`", told(path, meshes="ignore")))
-        if name not in REFUSED and (message := told(path, accept=ACCEPT.get(name, ()))):
-            meshes.append((name, message))
-    lines = [HEAD]
-    lines.append(
-        f"## URDF: {len(plain)} of {len(URDFS)} load as they are, {len(flawed)} more if their flaws are accepted"
+    head = ("collection", "format", "files", "load", "without a word", "ms", "ms, peer")
+    flaws = [(name, *noticed(URDF_FOLDER / "robots" / name)) for name in URDFS]
+    listed = [(name, count, text.split("; links: ")[0]) for name, count, text in flaws if count]
+    return "\n".join(
+        [HEAD, *table(head, rates())[1:], FLAWS.strip(), *table(("file", "findings", "the first"), listed)]
     )
-    lines.append("")
-    lines += ["### Not loaded", "", *table(("file", "why"), refused)]
-    lines += ["### Loaded if flaws are accepted", "", *table(("file", "needs", "first flaw"), flawed)]
-    lines += ["### Loaded if meshes are ignored: `meshes='ignore'`", "", *table(("file", "why"), meshes)]
-    whole = [name for name, path in MJCFS.items() if not told(path)]
-    lines.append(f"## MJCF: {len(whole)} of {len(MJCFS)} load completely, {len(UNSUPPORTED)} with parts left out")
-    lines.append("")
-    rows = [(name, told(MJCFS[name])) for name in UNSUPPORTED]
-    lines += ["### Loaded if parts may be left out: `unsupported='warn'`", "", *table(("file", "left out"), rows)]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -236,13 +236,14 @@ def test_meshes_are_found_beside_the_file_and_in_packages(tmp_path):
     assert load("part.obj").vertices == ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0))
     assert load("./ascii.stl").vertices == ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0))
     with pytest.raises(ModelError, match="outside the robot's folder"):
-        load("../meshes/part.stl")
-    assert load("../meshes/part.stl", allow=[tmp_path / "robots"]).kind == "hull"
+        load("../meshes/part.stl", strict=True)
+    assert load("../meshes/part.stl", allow=[tmp_path / "robots"], strict=True).kind == "hull"
     with pytest.raises(ModelError, match="package 'robots': not found"):
-        load("package://robots/meshes/part.stl")
-    assert load("package://robots/meshes/part.stl", packages={"robots": tmp_path / "robots"}).kind == "hull"
+        load("package://robots/meshes/part.stl", strict=True)
+    folders = {"robots": tmp_path / "robots"}
+    assert load("package://robots/meshes/part.stl", packages=folders, strict=True).kind == "hull"
     (tmp_path / "robots" / "package.xml").write_text("<package/>")
-    assert load("package://robots/meshes/part.stl").kind == "hull"
+    assert load("package://robots/meshes/part.stl", strict=True).kind == "hull"
     os.symlink(tmp_path / "robots" / "urdf" / "part.stl", tmp_path / "robots" / "urdf" / "link.stl")
     assert load("link.stl").kind == "hull"
     assert adjoin.load(file, meshes="ignore").geometries == ()

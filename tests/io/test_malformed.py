@@ -22,7 +22,7 @@ def told(name, folder):
     if "packages" in options:
         options["packages"] = {key: folder / value for key, value in options["packages"].items()}
     with pytest.raises(ModelError) as error:
-        load(source, **options)
+        load(source, **options, strict=True)
     return str(error.value).replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
 
 

@@ -10,8 +10,7 @@ from fuzz import FILES, MJCF
 from test_mjcf_mujoco import placed, poses, same
 
 import adjoin
-from adjoin.errors import ModelError
-from adjoin.io.mjcf import UnsupportedWarning
+from adjoin.errors import ModelError, ModelWarning
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -155,7 +154,7 @@ def test_the_archives_in_mujocos_wheel_load_unpacked(archive, tmp_path):
         pytest.skip("this wheel has no archives")
     zipfile.ZipFile(path).extractall(tmp_path)
     (file,) = tmp_path.rglob("*.xml")
-    with pytest.warns(UnsupportedWarning, match="height fields"):
+    with pytest.warns(ModelWarning, match="height fields"):
         model = adjoin.load(file, unsupported="warn")
     m = mujoco.MjModel.from_xml_path(str(file))
     assert len(model.geometries) == m.ngeom - 1

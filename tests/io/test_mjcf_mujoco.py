@@ -8,9 +8,8 @@ import pytest
 import torch
 from corpus import MJCFS, UNSUPPORTED
 
-from adjoin.errors import ModelError
+from adjoin.errors import ModelError, ModelWarning
 from adjoin.io.load import load
-from adjoin.io.mjcf import UnsupportedWarning
 from adjoin.io.urdf_write import to_urdf
 from adjoin.model.assemble import joint_pose
 from adjoin.model.parts import WORLD
@@ -33,7 +32,7 @@ def theirs(name):
 @functools.cache
 def ours(name):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnsupportedWarning)
+        warnings.simplefilter("ignore", ModelWarning)
         return load(MJCFS[name], unsupported="warn")
 
 
@@ -187,12 +186,14 @@ def test_unsupported_parts_are_named_in_one_list(name):
     theirs(name)
     listed = f"not supported: {'; '.join(UNSUPPORTED[name])}"
     with pytest.raises(ModelError) as error:
-        load(MJCFS[name])
+        load(MJCFS[name], strict=True)
     assert str(error.value) == f"{MJCFS[name]}: {listed}; pass unsupported='warn' to load the model without them"
-    with pytest.warns(UnsupportedWarning) as warned:
-        load(MJCFS[name], unsupported="warn")
-    assert str(warned[0].message) == f"{MJCFS[name]}: not supported and left out: {'; '.join(UNSUPPORTED[name])}"
-    assert warned[0].message.parts == error.value.parts == UNSUPPORTED[name]
+    assert error.value.parts == UNSUPPORTED[name]
+    with pytest.warns(ModelWarning) as warned:
+        load(MJCFS[name])
+    told = [(finding.error.problem, finding.done) for finding in warned[0].message.findings]
+    assert told == [(f"not supported: {part}", "left out") for part in UNSUPPORTED[name]]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 @pytest.mark.parametrize("name", [name for name in MJCFS if name not in UNSUPPORTED])

@@ -37,7 +37,7 @@ def test_the_problem_that_loading_ends_with_is_among_those_found(name, tmp_path)
     is_path = isinstance(source, Path) or (isinstance(source, str) and source.strip() and "<" not in source)
     path = str(source) if is_path else written(source, tmp_path)
     with pytest.raises((ModelError, InputError)) as first:
-        adjoin.load(path, **options)
+        adjoin.load(path, **options, strict=True)
     found = find(path, **options).errors
     if isinstance(first.value, UnsupportedError):
         assert {error.parts for error in found} >= {(part,) for part in first.value.parts}

@@ -22,7 +22,8 @@ SOME = LOADED[::4]
 
 def get(name, meshes="ignore", **options):
     packages = {"example-robot-data": URDF_FOLDER}
-    return load(URDF_FOLDER / "robots" / name, meshes=meshes, accept=ACCEPT.get(name, ()), packages=packages, **options)
+    accept = ACCEPT.get(name, ())
+    return load(URDF_FOLDER / "robots" / name, meshes=meshes, accept=accept, packages=packages, strict=True, **options)
 
 
 def assert_alike(a, b, path="model"):
@@ -63,7 +64,7 @@ def test_saved_hulls_are_equal_when_loaded(name):
     model = get(name, meshes="hull")
     assert any(shape.kind == "hull" for shape in model.geometries)
     assert load(store.to_bytes(model)) == model
-    assert_alike(by_name(load(to_urdf(model), accept=ACCEPT.get(name, ()))), by_name(model))
+    assert_alike(by_name(load(to_urdf(model), accept=ACCEPT.get(name, ()), strict=True)), by_name(model))
 
 
 @pytest.mark.parametrize("name", LOADED)

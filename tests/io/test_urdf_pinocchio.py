@@ -32,7 +32,7 @@ FLOATING = [
 @functools.cache
 def ours(name, floating_base=False):
     path = URDF_FOLDER / "robots" / name
-    return load(path, floating_base=floating_base, meshes="ignore", accept=ACCEPT.get(name, ()))
+    return load(path, floating_base=floating_base, meshes="ignore", accept=ACCEPT.get(name, ()), strict=True)
 
 
 @functools.cache
@@ -188,7 +188,7 @@ def test_integrate_and_difference(name, floating_base):
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_ones_that_do_not_load_say_why(name):
     with pytest.raises(ModelError, match=REFUSED[name]):
-        load(URDF_FOLDER / "robots" / name, meshes="ignore", accept=("mass", "inertia"))
+        load(URDF_FOLDER / "robots" / name, strict=True, meshes="ignore", accept=("mass", "inertia"))
 
 
 @pytest.mark.parametrize("name", [name for name in LOADED if name not in ACCEPT])
@@ -199,4 +199,4 @@ def test_accepted_flaws_are_named_only_where_they_are(name):
 @pytest.mark.parametrize("name", ACCEPT)
 def test_flawed_files_are_refused_unless_their_flaw_is_accepted(name):
     with pytest.raises(ModelError, match=r"\.urdf:\d+: link "):
-        load(URDF_FOLDER / "robots" / name, meshes="ignore")
+        load(URDF_FOLDER / "robots" / name, strict=True, meshes="ignore")

@@ -18,7 +18,7 @@ import torch
 from worlds import FEET, simulator, tensor
 
 import adjoin
-from adjoin.io.mjcf import UnsupportedWarning
+from adjoin.errors import ModelWarning
 from adjoin.model.parts import Actuator
 from adjoin.simulation.simulator import Simulator
 
@@ -99,7 +99,7 @@ def quadruped(name, drop):
 def from_gymnasium(name, kp, kd, pairs, q, drop, **contact):
     file = str(importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets" / f"{name}.xml")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnsupportedWarning)
+        warnings.simplefilter("ignore", ModelWarning)
         model = with_servos(adjoin.load(file, unsupported="warn"), kp, kd)
     mj = touching_only(compiled(mujoco.MjSpec.from_file(file), model), pairs)
     return Case(simulator(model, DT, pairs, **contact), mj, tensor(*q), drop)

@@ -37,11 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(name: str, load_options: dict[str, Any]) -> dict[str, Any]:
     from adjoin.io.problems import FileProblems, find
 
+    load_options = {key: value for key, value in load_options.items() if key != "strict"}  # as all checks are
     try:
         path = source(name)
-        result = find(path, **load_options) if isinstance(path, str) and Path(path).is_file() else FileProblems()
-        if not result.errors:
+        if isinstance(path, str) and Path(path).is_file():
+            result = find(path, **load_options)
+        else:
             load(name, **load_options)
+            result = FileProblems()
     except AdjoinError as error:
         result = FileProblems([error])
     problems = [{"message": error.message(flag), **parts(error)} for error in result.errors]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adjoin.cli.output import show, table
-from adjoin.cli.robot import add_robot, load, options, source
+from adjoin.cli.robot import add_robot, flag, load, options, source
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
@@ -38,8 +38,10 @@ def run_info(arguments: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = load(arguments.robot, **_lenient(arguments))
-    warned = [getattr(warning.message, "parts", [str(warning.message)]) for warning in caught]
-    left_out = [*[part for parts in warned for part in parts], *untested(model), *passed_over(arguments)]
+    findings = [finding for warning in caught for finding in getattr(warning.message, "findings", ())]
+    parts = [getattr(finding.error, "parts", ()) for finding in findings]
+    left_out = [*[part for some in parts for part in some], *untested(model), *passed_over(arguments)]
+    noticed = [finding.message(flag) for finding, some in zip(findings, parts, strict=True) if not some]
     names = ("name", "nq", "nv", "nu", "mass", "gravity", "bodies", "frames", "actuators", "keyframes")
     data = {name: getattr(model, name) for name in names}
     data["geometries"] = [{**vars(shape), "vertices": len(shape.vertices)} for shape in model.geometries]
@@ -55,7 +57,8 @@ def run_info(arguments: argparse.Namespace) -> int:
     )
     tables = [f"\n{title}\n{table(head, rows)}" for title, head, rows in sections if rows]
     last = "\n  ".join(["\nNot simulated", *left_out]) if left_out else "\nAll of it is simulated."
-    show(arguments, {**data, "not_simulated": left_out}, str(model), *tables, last)
+    also = ["\n  ".join(["\nNoticed in the file", *noticed])] if noticed else []
+    show(arguments, {**data, "not_simulated": left_out, "noticed": noticed}, str(model), *tables, *also, last)
     return 0
 
 

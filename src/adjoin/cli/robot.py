@@ -44,6 +44,7 @@ def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str 
         help="repair a flaw; repeatable",
     )
     group.add_argument("--unsupported", choices=("error", "warn"), help="what to do about parts that are not simulated")
+    group.add_argument("--strict", action="store_true", help="refuse a file with flaws, which is said otherwise")
     group.add_argument(
         "--package", action="append", default=[], metavar="NAME=FOLDER", help="where package://NAME is; repeatable"
     )
@@ -71,7 +72,7 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         packages[name] = Path(folder)
     chosen = {"packages": packages}
     chosen.update({name: getattr(arguments, name) for name in ("floating_base", "meshes", "accept", "repair")})
-    chosen.update({name: getattr(arguments, name) for name in ("unsupported", "allow")})
+    chosen.update({name: getattr(arguments, name) for name in ("unsupported", "allow", "strict")})
     return {name: value for name, value in chosen.items() if value}
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from adjoin.errors import InputError, Location, ModelError, Option
-from adjoin.io import mjcf, store, urdf, xml
+from adjoin.errors import Findings, InputError, Location, ModelError, ModelWarning, Option, warn_caller
+from adjoin.io import mjcf, store, urdf, xacro_files, xml
 from adjoin.io.paths import Files
 from adjoin.model.assemble import Lock, assemble
 from adjoin.model.description import Description
@@ -52,24 +52,31 @@ def load(
     allow: Sequence[str | os.PathLike[str]] = (),
     accept: Collection[str] = (),
     repair: Collection[str] = (),
-    unsupported: Unsupported = "error",
+    unsupported: Unsupported | None = None,
+    strict: bool = False,
 ) -> Model:
     """Load a robot.
 
+    What Pinocchio or MuJoCo loads is loaded. What is wrong with the file all the same is listed in one `ModelWarning`:
+    the place, the flaw, and what was done about it.
+
     Args:
         source: path of a URDF, an MJCF or a file that `adjoin.save` wrote; or the text or bytes of one. Which format it
-            is is told by its content.
+            is is told by its content. A xacro file is expanded by the package `xacro`; give only ones that you trust.
         floating_base: put a free joint named "root_joint" under the root link. Only for URDF: MJCF says it itself.
         root: keep only this link and what hangs on it; the link becomes the base.
         lock: joints to weld, by name, each at a value (rad, m; as many numbers as the joint has in q).
-        meshes: "hull" reads collision meshes (STL, OBJ) as convex hulls; "ignore" leaves them out.
+        meshes: "hull" reads collision meshes (STL, OBJ, Collada, glTF) as convex hulls; "ignore" leaves them out.
         folder: where relative file names start, for a robot given as text or bytes.
-        packages: folders of package:// addresses, by package name.
-        allow: folders beyond the robot's own that files may be read from.
-        accept: flaws to take as they are: "mass" (moving links without mass), "inertia" (that no body can have).
+        packages: folders of package:// addresses, by package name; others are searched for, see `adjoin.io.paths`.
+        allow: folders beyond the robot's own collection that files may be read from.
+        accept: flaws to take as they are without a word: "mass" (moving links without mass), "inertia" (that no body
+            can have).
         repair: flaws to repair: "inertia", "axis" (not of unit length), "limits" (reversed), "right_angles" (rounded).
         unsupported: what to do about parts of an MJCF that Adjoin does not simulate: "error", or "warn" and leave
-            them out.
+            them out. By default "error" if strict.
+        strict: whether every flaw that is neither accepted nor repaired is an error, and files are read only from the
+            robot's own folder and package. `adjoin check` lists all flaws of a file.
 
     Returns:
         The model.
@@ -81,26 +88,42 @@ def load(
     check_names(accept, repair)
     for argument, value, valid in (
         ("meshes", meshes, ("hull", "ignore")),
-        ("unsupported", unsupported, ("error", "warn")),
+        ("unsupported", unsupported or "error", ("error", "warn")),
     ):
         if value not in valid:
             raise InputError(f"{argument}={value!r} is not one of {', '.join(map(repr, valid))}")
     data, name, home, encoding = open_source(source, folder)
-    files = Files(home, {key: Path(value) for key, value in (packages or {}).items()}, [Path(a) for a in allow])
+    findings = Findings(strict)
+    folders = {key: Path(value) for key, value in (packages or {}).items()}
+    files = Files(home, folders, [Path(a) for a in allow], strict)
     if encoding is None and store.is_saved(data):
         if floating_base or root is not None or lock:
             problem = "a saved model loads as it is, without floating_base, root or lock"
             raise ModelError(problem, where=Location(name))
         return store.from_bytes(data, name)
-    document = xml.parse(data, name, encoding=encoding)
+    document = xml.parse(data, name, encoding=encoding, findings=findings)
+    if not strict and isinstance(source, (str, os.PathLike)) and name != TEXT and xacro_files.is_xacro(document):
+        document = xml.parse(xacro_files.expand(Path(source), files, document), name, findings=findings)
     if document.tag not in FORMATS:
         document.fail("this is not a robot", "the outermost element must be <robot> (URDF) or <mujoco> (MJCF)")
     kind = FORMATS[document.tag]
     if floating_base and kind.floating_base is not None:
         document.fail("this is for URDF", kind.floating_base, subject=Option("floating_base", True))
+    unsupported = unsupported or ("error" if strict else "warn")
     options = {"meshes": meshes, "repair": repair, "unsupported": unsupported}
     description = kind.read(document, files, **{name: options[name] for name in kind.options})
-    return assemble(description, floating_base=floating_base, root=root, lock=lock, accept=accept, repair=repair)
+    model = assemble(
+        description,
+        floating_base=floating_base,
+        root=root,
+        lock=lock,
+        accept=accept,
+        repair=repair,
+        findings=findings,
+    )
+    if findings.found:
+        warn_caller(ModelWarning(name, findings.found))
+    return model
 
 
 def open_source(

@@ -1,4 +1,4 @@
-"""Triangle meshes of STL, OBJ and Collada files, parsed by trimesh and pycollada.
+"""Triangle meshes of STL, OBJ, Collada and glTF files, parsed by trimesh and pycollada.
 
 Both trust their input. A robot file can come from anywhere, so the checks are made here: sizes before anything is
 allocated, three numbers for each vertex, no DOCTYPE or entities, no other file opened. Of Collada, plain colors are
@@ -6,8 +6,10 @@ read; textures, lights and the up axis are ignored, as ROS does.
 """
 
 import io
+import json
 import logging
 import re
+import struct
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from adjoin.io.xml import Element
 MAX_OBJ_BYTES = 16 * 1024 * 1024
 MAX_VERTICES = 1_000_000
 MAX_NODES = 10_000
-MESH_FORMATS = (".stl", ".obj", ".dae")
+MESH_FORMATS = (".stl", ".obj", ".dae", ".glb", ".gltf")
 
 _QUIET = logging.NullHandler()
 
@@ -66,7 +68,7 @@ def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option
     if ending not in MESH_FORMATS:
         problem = f"files of format {ending} are not read" if ending else "its name has no ending that says the format"
         element.fail(problem, f"convert it to {' or '.join(MESH_FORMATS)}", subject=subject, options=options)
-    read = {".stl": _stl, ".obj": _obj, ".dae": _collada}[ending]
+    read = {".stl": _stl, ".obj": _obj, ".dae": _collada, ".glb": _gltf, ".gltf": _gltf}[ending]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -131,9 +133,41 @@ def _trimesh(data: bytes, kind: str, **options: bool) -> Iterator[Surface]:
     scene = needed("trimesh", "meshes", "reading it").load_scene(
         io.BytesIO(data), file_type=kind, process=False, **options
     )
-    for mesh in scene.geometry.values():
+    for node in scene.graph.nodes_geometry:
+        place, name = scene.graph[node]
+        mesh = scene.geometry[name]
+        vertices = np.asarray(mesh.vertices, dtype=np.float64)
+        if not np.array_equal(place, np.eye(4)):
+            vertices = vertices @ place[:3, :3].T + place[:3, 3]
         faces = getattr(mesh, "faces", np.zeros((0, 3), dtype=np.int64))  # vertices alone are a cloud of points
-        yield Surface(np.asarray(mesh.vertices, dtype=np.float64), np.asarray(faces))
+        factor = getattr(getattr(getattr(mesh, "visual", None), "material", None), "baseColorFactor", None)
+        yield Surface(vertices, np.asarray(faces), None if factor is None else _rgb(factor[:3]))
+
+
+def _gltf(data: bytes) -> Iterator[Surface]:
+    """Read glTF, binary or as text with its buffers inside; textures are dropped, since they are never drawn."""
+    binary = data[:4] == b"glTF"
+    length = int.from_bytes(data[12:16], "little") if binary else len(data)
+    tree = json.loads(data[20 : 20 + length] if binary else data)
+    for name in ("images", "textures", "samplers", "animations", "skins", "cameras"):
+        tree.pop(name, None)
+    for material in tree.get("materials", ()):
+        color = material.get("pbrMetallicRoughness", {}).get("baseColorFactor")
+        material.clear()
+        material["pbrMetallicRoughness"] = {} if color is None else {"baseColorFactor": color}
+    if any(not str(buffer.get("uri", "data:")).startswith("data:") for buffer in tree.get("buffers", ())):
+        raise _Refused("its buffers are in other files", remedy="write it as .glb")
+    if sum(int(accessor.get("count", 0)) for accessor in tree.get("accessors", ())) > 12 * MAX_VERTICES:
+        raise _Refused(f"it has more than {12 * MAX_VERTICES} numbers")
+    if len(tree.get("nodes", ())) > MAX_NODES:
+        raise _Refused(f"its scene has more than {MAX_NODES} nodes")
+    text = json.dumps(tree).encode()
+    text += b" " * (-len(text) % 4)
+    if binary:
+        rest = data[20 + length :]
+        head = b"glTF" + struct.pack("<III", 2, 20 + len(text) + len(rest), len(text)) + b"JSON"
+        text = head + text + rest
+    return _trimesh(text, "glb" if binary else "gltf")
 
 
 def _three_numbers(data: bytes, key: bytes) -> bytes:
@@ -193,5 +227,17 @@ def _color(effect: Any) -> Color | None:
     """Return the plain color of an effect; pycollada makes black of a texture that is missing."""
     if effect.xmlnode.find(".//{*}diffuse/{*}color") is None:
         return None
-    red, green, blue = (int(min(max(255.0 * x, 0.0), 255.0)) for x in effect.diffuse[:3])
+    return _rgb([255.0 * x for x in effect.diffuse[:3]])
+
+
+def _rgb(channels: Iterable[float]) -> Color:
+    red, green, blue = (int(min(max(x, 0.0), 255.0)) for x in channels)
     return red, green, blue
+
+
+def to_stl(surfaces: Iterable[Surface]) -> bytes:
+    """Return surfaces as one binary STL file, for MuJoCo, which reads no Collada and no glTF."""
+    corners = np.concatenate([surface.vertices[surface.faces] for surface in surfaces]).astype("<f4")
+    rows = np.zeros(len(corners), dtype=[("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("color", "<u2")])
+    rows["corners"] = corners
+    return bytes(80) + struct.pack("<I", len(rows)) + rows.tobytes()

@@ -8,14 +8,13 @@ Differences that a reader of both should know:
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from adjoin.errors import Location, ModelError, Option, Subject
+from adjoin.errors import Finding, Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import convex_hull
 from adjoin.io.mjcf_scan import compile_document, scan
@@ -60,18 +59,6 @@ class UnsupportedError(ModelError):
         return [UnsupportedError(f"not supported: {part}", [part], where) for part in self.parts]
 
 
-class UnsupportedWarning(UserWarning):
-    """Parts of an MJCF were left out, because Adjoin does not simulate them.
-
-    Attributes:
-        parts: those, each as a few words with names.
-    """
-
-    def __init__(self, text: str, parts: Sequence[str] = ()):
-        super().__init__(text)
-        self.parts = tuple(parts)
-
-
 def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str = "error") -> Description:
     """Read a parsed MJCF document.
 
@@ -87,8 +74,8 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
     listed = "; ".join(parts)
     if parts and unsupported == "error":
         raise UnsupportedError(f"not supported: {listed}", parts, where)
-    if parts:
-        warnings.warn(UnsupportedWarning(f"{where}: not supported and left out: {listed}", parts), stacklevel=4)
+    for error in UnsupportedError(listed, parts, where).split():
+        root.findings.found.append(Finding(error, "left out"))
     reader = _Reader(mujoco, compiled, where, meshes)
     try:
         return reader.description(root.attributes.get("model", "MuJoCo Model"))

@@ -7,6 +7,7 @@ handed over in memory under names of our own; the compiler itself sees no path t
 
 import importlib
 import math
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -15,9 +16,12 @@ from xml.sax.saxutils import quoteattr
 
 from adjoin.errors import Location, ModelError
 from adjoin.io import xml
+from adjoin.io.mesh import read_mesh, to_stl
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 
+COMPILED = (".stl", ".obj", ".msh")
+"""Formats of meshes that MuJoCo reads; others are converted."""
 MAX_COPIES = 1_000
 MAX_GRID = 1_000_000
 MAX_BODIES = 2_000
@@ -39,11 +43,13 @@ class Scanned:
         text: XML without includes, one element a line.
         assets: the files it refers to, by the names it uses for them.
         lines: where each line of the text comes from.
+        names: what the document itself calls each of those files.
     """
 
     text: str
     assets: dict[str, bytes]
     lines: list[Location]
+    names: dict[str, str] = field(default_factory=dict)
 
     def error(self, message: str, where: Location) -> ModelError:
         """Return the error that MuJoCo's compiler reports, at its place in the original files.
@@ -52,6 +58,8 @@ class Scanned:
             message: of the compiler, with numbers of lines in `text`.
             where: the place if it names none.
         """
+        for name, shown in self.names.items():
+            message = re.sub(rf"\b{re.escape(name)}\b", lambda _, shown=shown: shown, message)
         match = re.search(r",? line (?:= )?(\d+)(?:, column (?:= )?-?\d+)?", message)
         if match is not None and 0 < int(match[1]) <= len(self.lines):
             where = self.lines[int(match[1]) - 1]
@@ -64,11 +72,27 @@ class _Scan:
     files: Files
     assets: dict[str, bytes] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    homes: dict[str, Path] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
     includes: int = 0
     elements: int = 0
     bodies: int = 0
     folders: dict[str, str] = field(default_factory=dict)
     strip: bool = False
+    top: str = ""
+
+    def beside(self, element: Element) -> list[Path]:
+        """Return the folder of the file that an element is in, if it was included from another."""
+        home = self.homes.get(element.where.file)
+        return [] if home is None else [home]
+
+    def shown(self, path: Path) -> str:
+        """Return what to call an included file: as seen from where the caller named the document."""
+        folder = self.files.folder
+        if folder is None or self.top.startswith("<"):
+            return path.name
+        return os.path.join(os.path.dirname(self.top), os.path.relpath(path, os.path.realpath(folder)))
 
 
 def scan(root: Element, files: Files) -> Scanned:
@@ -81,18 +105,21 @@ def scan(root: Element, files: Files) -> Scanned:
     Raises:
         ModelError: files that are missing or refused, include cycles, sizes beyond reason.
     """
-    state = _Scan(files)
+    state = _Scan(files, top=root.where.file)
     _expand(root, state, [])
     for compiler in root.all("compiler"):
         for key in ("meshdir", "texturedir", "assetdir"):
             if key in compiler.attributes:
                 state.folders[key] = compiler.attributes.pop(key)
         state.strip = state.strip or compiler.attributes.pop("strippath", "false") == "true"
+    for assets in root.all("asset"):
+        for mesh in assets.all("mesh"):
+            _try_mesh(mesh, assets, state)
     _clean(root, state, 1)
     lines: list[str] = []
     places: list[Location] = []
     _write(root, lines, places)
-    return Scanned("\n".join(lines), state.assets, places)
+    return Scanned("\n".join(lines), state.assets, places, state.addresses)
 
 
 def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
@@ -109,12 +136,14 @@ def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
         state.includes += 1
         if state.includes > MAX_INCLUDES:
             child.fail(f"the file has more than {MAX_INCLUDES} includes")
-        path = state.files.resolve(child.text("file"), child)
+        path = state.files.resolve(child.text("file"), child, state.beside(child))
         if str(path) in open_files:
             chain = " -> ".join(Path(name).name for name in [*open_files, str(path)])
             child.fail(f"files include each other in a cycle: {chain}")
         data = state.files.read(path, child, xml.MAX_BYTES)
-        included = xml.parse(data, path.name)
+        name = state.shown(path)
+        state.homes[name] = path.parent
+        included = xml.parse(data, name, findings=child.findings)
         if included.tag not in ("mujoco", "mujocoinclude"):
             included.fail("this cannot be included", "the outermost element must be <mujocoinclude> or <mujoco>")
         _expand(included, state, [*open_files, str(path)])
@@ -139,7 +168,10 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
         state.bodies += copies
         if state.bodies > MAX_BODIES:
             element.fail(f"the file has more than {MAX_BODIES} bodies with all copies")
+    element.children = [child for child in element.children if child.attributes.get("mesh") not in state.missing]
     for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
+        if element.tag == "mesh" and element.attributes[attribute] in state.assets:
+            continue
         element.attributes[attribute] = _asset(element, attribute, state)
     for attribute, value in element.attributes.items():
         if attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
@@ -147,6 +179,19 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
             element.fail(problem, "MuJoCo would treat it as missing", field=attribute)
     for child in element.children:
         _clean(child, state, copies)
+
+
+def _try_mesh(mesh: Element, assets: Element, state: _Scan) -> None:
+    """Leave a mesh out, with the shapes made of it, if its file cannot be read."""
+    if "file" not in mesh.attributes:
+        return
+    address = mesh.attributes["file"]
+    try:
+        mesh.attributes["file"] = _asset(mesh, "file", state)
+    except ModelError as error:
+        mesh.findings.report(error, "shapes made of it are left out")
+        assets.children.remove(mesh)
+        state.missing.add(mesh.attributes.get("name", Path(address.replace("\\", "/")).stem))
 
 
 def _product(element: Element, attribute: str) -> int:
@@ -167,14 +212,18 @@ def _asset(element: Element, attribute: str, state: _Scan) -> str:
     folder = state.folders.get("assetdir", "")
     folder = state.folders.get("meshdir" if element.tag != "texture" else "texturedir", folder)
     within = str(PurePosixPath(folder.replace("\\", "/")) / address) if folder else address
-    path = state.files.resolve(within, element)
+    path = state.files.resolve(within, element, state.beside(element))
     key = str(path)
     if key not in state.names:
         name = f"file{len(state.names)}{path.suffix.lower()}"
+        data = state.files.read(path, element)
+        if element.tag == "mesh" and path.suffix.lower() not in COMPILED:
+            name, data = f"{name}.stl", to_stl(read_mesh(data, path.name, element))
         state.names[key] = name
-        state.assets[name] = state.files.read(path, element)
-    if element.tag == "mesh" and "name" not in element.attributes:
-        element.attributes["name"] = Path(address.replace("\\", "/")).stem  # MuJoCo's rule for nameless meshes
+        state.addresses[name] = address
+        state.assets[name] = data
+    if element.tag in ("mesh", "hfield") and "name" not in element.attributes:
+        element.attributes["name"] = Path(address.replace("\\", "/")).stem  # MuJoCo's rule for nameless ones
     return state.names[key]
 
 

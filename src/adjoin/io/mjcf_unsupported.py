@@ -122,6 +122,6 @@ def actuator(mujoco: Any, m: Any, i: int) -> str | None:
         ("delay", "a delay"),
     ):
         values = getattr(m, f"actuator_{name}", None)
-        if values is not None and np.any(np.array(values)[i]):
+        if values is not None and np.any(values[i]):
             return f"{what} of their own"
     return None

@@ -61,7 +61,7 @@ def find(path: str, **options: Any) -> FileProblems:
     try:
         _look(problems, path, options)
         if not problems.errors:
-            load(path, **options)
+            load(path, **options, strict=True)
     except AdjoinError as error:
         problems.add(error)
     problems.remedy = _remedy(problems, path, options)
@@ -204,7 +204,7 @@ def _remedy(problems: FileProblems, path: str, options: dict[str, Any]) -> dict[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            load(path, **_with(options, helpful))
+            load(path, **_with(options, helpful), strict=True)
     except AdjoinError:
         return {}
     return _with({}, helpful)

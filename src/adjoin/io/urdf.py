@@ -1,4 +1,4 @@
-"""URDF, read strictly: links and joints as the specification has them, errors with file and line.
+"""URDF: links and joints as the specification has them, errors and other findings with file and line.
 
 Elements of other tools (gazebo, transmission, ros2_control, sensor, ...) are ignored. One extension is read: the
 `<adjoin>` element, in which `urdf_write` puts what URDF cannot express. Two elements beyond the specification are read
@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from adjoin.errors import Option, Subject
+from adjoin.errors import ModelError, Option, Subject
 from adjoin.io import extension
 from adjoin.io.hull import convex_hull
 from adjoin.io.mesh import read_mesh
@@ -23,6 +23,7 @@ from adjoin.model.description import Description, JointDescription, LinkDescript
 from adjoin.model.joint import Joint, Mat3, Mimic, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
 from adjoin.model.parts import WORLD, Geometry
+from adjoin.model.validate import is_flat
 from adjoin.spatial.inertia import rotate
 from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
@@ -64,6 +65,9 @@ def read(root: Element, files: Files, *, meshes: Meshes = "hull", repair: Collec
     reader = _Reader(files, meshes, repair)
     _refuse_xacro(root)
     _refuse_misspelled(root)
+    if not root.attributes.get("name", "").strip() and not root.findings.strict:
+        root.notice("it is called 'robot'", "attribute 'name' is missing")
+        root.attributes["name"] = "robot"
     name = root.name()
     links = [_link(reader, element) for element in root.all("link")]
     joints = [_joint(reader, element) for element in root.all("joint")]
@@ -87,7 +91,12 @@ def _refuse_misspelled(element: Element) -> None:
     for tag in others[:1000]:
         if len(tag) < 20 and (close := difflib.get_close_matches(tag, known, 1, 0.75)):
             child = next(child for child in element.children if child.tag == tag)
-            child.fail(f"unknown element in <{element.tag}>", f"did you mean <{close[0]}>?")
+            child.notice("ignored", f"unknown element in <{element.tag}>", f"did you mean <{close[0]}>?")
+
+
+def _has(element: Element) -> str:
+    names = ", ".join(element.attributes)
+    return f"it has: {names}" if names else ""
 
 
 def _origin(reader: _Reader, element: Element) -> tuple[Vec3, Mat3]:
@@ -106,20 +115,34 @@ def _link(reader: _Reader, element: Element) -> LinkDescription:
     link = LinkDescription(element.name(), element.where)
     inertial = element.one("inertial")
     if inertial is not None:
-        _refuse_misspelled(inertial)
-        link.inertial = inertial.where
-        link.mass = inertial.need("mass").number("value")
-        moments = inertial.need("inertia")
-        link.com, rotation = _origin(reader, inertial)
-        xx, xy, xz, yy, yz, zz = (moments.number(key) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
-        link.inertia = (xx, xy, xz, yy, yz, zz)
-        if rotation != IDENTITY:
-            link.inertia = rotate(rotation, link.inertia)
+        try:
+            _inertial(reader, inertial, link)
+        except ModelError as error:
+            element.findings.report(error, "the link is taken without inertia")
     for collision in element.all("collision"):
-        shape = _collision(reader, collision, link.name)
+        try:
+            shape = _collision(reader, collision, link.name)
+        except ModelError as error:
+            element.findings.report(error, f"link {link.name!r} is without this collision shape")
+            continue
         if shape is not None:
             link.geometries.append(shape)
     return link
+
+
+def _inertial(reader: _Reader, inertial: Element, link: LinkDescription) -> None:
+    _refuse_misspelled(inertial)
+    mass = inertial.need("mass").number("value")
+    moments = inertial.one("inertia")
+    com, rotation = _origin(reader, inertial)
+    inertia = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    if moments is None:
+        inertial.notice("taken as zero", "<inertia> is missing")
+    else:
+        xx, xy, xz, yy, yz, zz = (moments.number(key) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+        inertia = (xx, xy, xz, yy, yz, zz)
+    link.inertial, link.mass, link.com = inertial.where, mass, com
+    link.inertia = inertia if rotation == IDENTITY else rotate(rotation, inertia)
 
 
 def _collision(reader: _Reader, element: Element, link: str) -> Geometry | None:
@@ -171,6 +194,8 @@ def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
         hull = convex_hull(np.concatenate([surface.vertices for surface in surfaces])) * np.array(scale)
         if not np.isfinite(hull).all():
             shape.fail("scale makes the mesh too large for numbers", field="scale")
+        if not shape.findings.strict and is_flat(hull):
+            shape.fail("its vertices are in one plane, so that it has no volume", subject=Subject("mesh", path.name))
         reader.hulls[key] = tuple(vector3(vertex) for vertex in hull.tolist())
     return reader.hulls[key]
 
@@ -196,9 +221,7 @@ def _joint(reader: _Reader, element: Element) -> JointDescription:
     )
     if kind is None:
         return description
-    dynamics = element.one("dynamics")
-    damping = dynamics.not_negative("damping", 0.0) if dynamics else 0.0
-    friction = dynamics.not_negative("friction", 0.0) if dynamics else 0.0
+    damping, friction = (_dissipation(element, key) for key in ("damping", "friction"))
     lower, upper, velocity, effort = _limits(reader, element, name, kind)
     description.joint = Joint(
         name,
@@ -226,31 +249,57 @@ def _axis(reader: _Reader, element: Element, name: str) -> Vec3:
     if abs(length - 1.0) > _UNIT_AXIS and "axis" not in reader.repair:
         scale = Option("repair", ("axis",), "to scale it")
         problem = f"xyz has length {length:.6g}, not 1"
-        axis.fail(problem, subject=Subject("joint", name), field="xyz", options=[scale])
+        axis.notice("scaled", problem, subject=Subject("joint", name), field="xyz", options=[scale])
     return (x, y, z) if length == 1.0 else (x / length + 0.0, y / length + 0.0, z / length + 0.0)
 
 
+def _dissipation(element: Element, key: str) -> float:
+    """Return the damping or the dry friction of a joint."""
+    dynamics = element.one("dynamics")
+    value = dynamics.number(key, 0.0) if dynamics else 0.0
+    if dynamics and value < 0.0:
+        dynamics.notice("taken as 0", f"{key} is {value:g}", "it must be at least 0", field=key)
+    return max(value, 0.0)
+
+
 def _limits(reader: _Reader, element: Element, name: str, kind: JointType) -> tuple[float, float, float, float]:
-    limit = element.one("limit")
+    limit, subject = element.one("limit"), Subject("joint", name)
     bounded = kind.urdf_needs_limit
     if limit is None:
         if bounded:
-            problem, remedy = "<limit> is missing", f"a {kind.name} joint needs lower, upper, velocity and effort"
-            element.fail(problem, remedy, subject=Subject("joint", name))
+            remedy = f"a {kind.name} joint needs lower, upper, velocity and effort"
+            element.notice("it has no limits", "<limit> is missing", remedy, subject=subject)
         return -math.inf, math.inf, math.inf, math.inf
     # The specification wants effort and velocity; where they do not apply they are often left out.
     # Exporters write the largest double for "no limit".
-    velocity = limit.not_negative("velocity", None if bounded else math.inf, largest=math.inf)
-    effort = limit.not_negative("effort", None if bounded else math.inf, largest=math.inf)
-    if not bounded:
+    velocity, effort = (_greatest(limit, key, bounded) for key in ("velocity", "effort"))
+    if kind.limited != "coordinate" or not (bounded or {"lower", "upper"} & limit.attributes.keys()):
         return -math.inf, math.inf, velocity, effort
-    lower, upper = limit.number("lower", 0.0, math.inf), limit.number("upper", 0.0, math.inf)
+    none = 0.0 if bounded else math.inf  # 0 is what the specification says
+    lower, upper = limit.number("lower", -none, math.inf), limit.number("upper", none, math.inf)
+    if not bounded and lower >= upper:
+        return -math.inf, math.inf, velocity, effort
+    if not bounded and upper - lower < 2.0 * math.pi:
+        remedy = "the specification has none for them"
+        odd = limit.error(f"a {kind.name} joint has limits {lower:g} and {upper:g}", remedy, subject=subject)
+        element.findings.note(odd, "they are kept")
     if lower > upper:
         if "limits" not in reader.repair:
             swap = Option("repair", ("limits",), "to swap them")
-            limit.fail(f"lower={lower:g} is above upper={upper:g}", subject=Subject("joint", name), options=[swap])
+            problem = f"lower={lower:g} is above upper={upper:g}"
+            limit.notice("they are swapped", problem, subject=subject, options=[swap])
         lower, upper = upper, lower
     return lower, upper, velocity, effort
+
+
+def _greatest(limit: Element, key: str, required: bool) -> float:
+    """Return the greatest velocity or effort; infinite if there is none."""
+    if key not in limit.attributes and required:
+        limit.notice("unlimited", f"attribute {key!r} is missing", _has(limit))
+    value = limit.number(key, math.inf, math.inf)
+    if value < 0.0:
+        limit.notice("its magnitude is taken", f"{key} is {value:g}", "it must be at least 0", field=key)
+    return abs(value)
 
 
 def _mimic(element: Element) -> Mimic | None:

@@ -330,7 +330,7 @@ def _limit(joint: Joint, kind: str, extra: dict[str, str]) -> list[str]:
     bounded = joint.type.urdf_needs_limit and kind == joint.type.urdf
     attributes: dict[str, str] = {}
     for flag, (name, bound) in UNLIMITED.items():
-        if name in ("lower", "upper") and not bounded:
+        if name in ("lower", "upper") and joint.type.limited != "coordinate":
             continue
         value = getattr(joint, name)
         if value == bound:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
 
-from adjoin.errors import Location, ModelError, Option, Subject
+from adjoin.errors import Findings, Location, ModelError, Option, Subject
 from adjoin.model.validate import MAX_NUMBER
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -25,13 +25,29 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 class Element:
     """An element with its attributes, children and line.
 
-    The methods raise `ModelError` with file, line, element and attribute when something is wrong.
+    The methods raise `ModelError` with file, line, element and attribute when something is wrong. Where reading can go
+    on, `notice` leaves it to `findings` whether to raise.
     """
 
     tag: str
     where: Location
     attributes: dict[str, str]
     children: list["Element"] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings, repr=False)
+
+    def notice(
+        self,
+        done: str,
+        problem: str,
+        remedy: str = "",
+        *,
+        subject: Subject | Option | None = None,
+        field: str = "",
+        options: Sequence[Option] = (),
+    ) -> None:
+        """Report a flaw of this element, and what is done about it if reading is not strict."""
+        error = self.error(problem, remedy, subject=subject, field=field, options=options)
+        self.findings.report(error, done)
 
     def fail(
         self,
@@ -43,7 +59,19 @@ class Element:
         options: Sequence[Option] = (),
     ) -> NoReturn:
         """Raise `ModelError` at this element; see `AdjoinError` for the parts."""
-        raise ModelError(
+        raise self.error(problem, remedy, subject=subject, field=field, options=options)
+
+    def error(
+        self,
+        problem: str,
+        remedy: str = "",
+        *,
+        subject: Subject | Option | None = None,
+        field: str = "",
+        options: Sequence[Option] = (),
+    ) -> ModelError:
+        """Return a `ModelError` about this element; see `AdjoinError` for the parts."""
+        return ModelError(
             problem,
             where=self.where,
             element=self.tag,
@@ -61,9 +89,8 @@ class Element:
         """Return the only child with this tag, or None."""
         elements = self.all(tag)
         if len(elements) > 1:
-            elements[1].fail(
-                f"there are two of these in <{self.tag}>", f"the first is on line {elements[0].where.line}"
-            )
+            first = f"the first is on line {elements[0].where.line}"
+            elements[1].notice("the first is taken", f"there are two of these in <{self.tag}>", first)
         return elements[0] if elements else None
 
     def need(self, tag: str) -> "Element":
@@ -88,9 +115,11 @@ class Element:
         value = self.text(attribute)
         if len(value) > MAX_NAME:
             self.fail(f"{attribute} has {len(value)} characters", f"the limit is {MAX_NAME}", field=attribute)
-        if value != value.strip() or not value.isprintable():
-            self.fail(f"{value!r} has spaces around it or characters that cannot be printed", field=attribute)
-        return value
+        if not value.isprintable():
+            self.fail(f"{value!r} has characters that cannot be printed", field=attribute)
+        if value != value.strip():
+            self.notice("taken without them", f"{value!r} has spaces around it", field=attribute)
+        return value.strip()
 
     def numbers(
         self, attribute: str, count: int, default: tuple[float, ...] | None = None, largest: float = MAX_NUMBER
@@ -146,13 +175,14 @@ def too_large(where: Location, size: int) -> ModelError:
     return ModelError(f"the file has {size} bytes", where=where, remedy=f"the limit is {MAX_BYTES}")
 
 
-def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
+def parse(data: bytes, source: str, *, encoding: str | None = None, findings: Findings | None = None) -> Element:
     """Read a document.
 
     Args:
         data: the file.
         source: what to call it in messages.
         encoding: what the bytes are in, whatever the document says of itself.
+        findings: where its elements report flaws with which reading can go on; by default they are errors.
 
     Raises:
         ModelError: not XML, or XML that is refused here.
@@ -161,13 +191,20 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
         raise ModelError("the file is empty", where=Location(source))
     if len(data) > MAX_BYTES:
         raise too_large(Location(source), len(data))
+    findings = findings or Findings()
+    above = 0
+    begin = data.lstrip()
+    if len(begin) < len(data) and begin.startswith(b"<?xml"):
+        error = ModelError("not XML: a declaration <?xml ...?> must be at the very start", where=Location(source, 1))
+        findings.report(error, "what is before it is ignored")
+        above, data = data[: -len(begin)].count(b"\n"), begin
     parser = expat.ParserCreate(encoding)
     stack: list[Element] = []
     root: list[Element] = []
     count = 0
 
     def here() -> Location:
-        return Location(source, parser.CurrentLineNumber)
+        return Location(source, parser.CurrentLineNumber + above)
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
@@ -176,7 +213,7 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
             raise ModelError(f"the file has more than {MAX_ELEMENTS} elements", where=here())
         if len(stack) >= MAX_DEPTH:
             raise ModelError(f"elements are nested more than {MAX_DEPTH} deep", where=here())
-        element = Element(tag, here(), attributes)
+        element = Element(tag, here(), attributes, findings=findings)
         (stack[-1].children if stack else root).append(element)
         stack.append(element)
 
@@ -196,9 +233,9 @@ def parse(data: bytes, source: str, *, encoding: str | None = None) -> Element:
         what = expat.errors.messages.get(error.code, "error")
         if stack and error.code in _CUT_SHORT:
             opened = f"the file ends inside <{stack[-1].tag}>, which begins on line {stack[-1].where.line}"
-            raise ModelError(opened, where=Location(source, error.lineno)) from None
+            raise ModelError(opened, where=Location(source, error.lineno + above)) from None
         text = f"not XML: {what} (column {error.offset + 1})"
-        raise ModelError(text, where=Location(source, error.lineno)) from None
+        raise ModelError(text, where=Location(source, error.lineno + above)) from None
     except ModelError:
         raise
     except (LookupError, ValueError) as error:

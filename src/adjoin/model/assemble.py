@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from adjoin.errors import Location, ModelError, Subject, unknown_name_parts
-from adjoin.model import consistency, flaws
+from adjoin.errors import Findings, Location, ModelError, Subject, unknown_name_parts
+from adjoin.model import consistency, flaws, regularity
 from adjoin.model.description import Description, JointDescription, LinkDescription
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
@@ -41,6 +41,7 @@ def assemble(
     lock: Lock | None = None,
     accept: Collection[str] = (),
     repair: Collection[str] = (),
+    findings: Findings | None = None,
 ) -> Model:
     """Build the model.
 
@@ -51,10 +52,12 @@ def assemble(
         lock: joint name to the value it is frozen at: a number, or as many as it has in q.
         accept: names of physical flaws to take as they are; see `flaws`.
         repair: names of physical flaws to repair; see `flaws`.
+        findings: where flaws are reported with which the robot can be built; by default they are errors.
 
     Raises:
         ModelError: where the description makes no robot.
     """
+    findings = findings or Findings()
     links = {link.name: link for link in description.links}
     base = consistency.check_tree(description)
     if root is not None and root not in links:
@@ -70,7 +73,7 @@ def assemble(
                 problem, subject = "the floating base adds a joint of that name", Subject("joint", edge.name)
                 raise ModelError(problem, where=edge.where, subject=subject, remedy="rename this one")
     for link in description.links:
-        flaws.check_link(link, accept, repair)
+        flaws.check_link(link, accept, repair, findings)
 
     world = _Part("world", WORLD, None, IDENTITY_TRANSFORM)
     parts: list[_Part] = []
@@ -106,11 +109,35 @@ def assemble(
     for part in parts:
         assert part.joint is not None
         mass, com, inertia = part.inertia
-        inertia = flaws.check_body(part.name, mass, inertia, part.links, accept, repair)
+        inertia = flaws.check_body(part.name, mass, inertia, part.links, accept, repair, findings)
         rotation, position = part.placement
         bodies.append(Body(part.name, part.parent, part.joint, position, rotation, mass, com, inertia))
-    consistency.check_mimics(description, bodies)
-    return _build(description, bodies, frames, shapes, Fixture(*world.inertia))
+    bodies = consistency.check_mimics(description, bodies, findings)
+    model = _build(description, bodies, frames, shapes, Fixture(*world.inertia))
+    doubtful = [part for part in parts if not all(link.massless for link in part.links) and _may_be_singular(part)]
+    if doubtful and not findings.strict and "mass" not in accept:
+        _report_singular(model, description, findings)
+    return model
+
+
+def _may_be_singular(part: _Part) -> bool:
+    mass, _, inertia = part.inertia
+    return mass <= 0.0 or min(flaws.moments(inertia)) <= 0.0
+
+
+def _report_singular(model: Model, description: Description, findings: Findings) -> None:
+    """Report joints for which bodies that lack mass or inertia leave no equation of motion."""
+    places = {edge.name: edge.where for edge in description.joints}
+    for name in regularity.singular_joints(model):
+        findings.report(
+            ModelError(
+                "what it moves has no inertia, so that the mass matrix is singular",
+                where=places.get(name, description.where),
+                subject=Subject("joint", name),
+                remedy="give the link mass, the joint armature, or lock it",
+            ),
+            "kept: kinematics and inverse dynamics work, forward dynamics does not until it has mass or armature",
+        )
 
 
 def _locked(description: Description, lock: dict[str, float | Sequence[float]]) -> list[JointDescription]:

@@ -1,8 +1,9 @@
 """Whether what a file describes makes a robot: one tree, finite numbers, joints that mimic something that moves."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from adjoin.errors import Location, ModelError, Subject, unknown_name_parts
+from adjoin.errors import Findings, Location, ModelError, Subject, unknown_name_parts
 from adjoin.model.description import Description, JointDescription, LinkDescription
 from adjoin.model.parts import Body
 from adjoin.model.validate import MAX_NUMBER, mimic_flaw
@@ -91,12 +92,22 @@ def _unique(what: str, items: Iterable[LinkDescription | JointDescription]) -> d
     return seen
 
 
-def check_mimics(description: Description, bodies: list[Body]) -> None:
-    """Check that mimic joints lead, without a loop, to joints of one degree of freedom."""
+def check_mimics(description: Description, bodies: list[Body], findings: Findings) -> list[Body]:
+    """Check that mimic joints lead, without a loop, to joints of one degree of freedom.
+
+    Returns:
+        The bodies; where reading is not strict, joints that mimic nothing are joints of their own.
+    """
     edges = {edge.name: edge for edge in description.joints}
     joints = {body.joint.name: body.joint for body in bodies}
-    for joint in joints.values():
-        flaw = mimic_flaw(joint, joints, edges)
+    checked = []
+    for body in bodies:
+        flaw = mimic_flaw(body.joint, joints, edges)
         if flaw is not None:
-            where, subject = edges[joint.name].where, Subject("joint", joint.name)
-            raise ModelError(flaw[0], where=where, subject=subject, field="mimic", remedy=flaw[1])
+            where, subject = edges[body.joint.name].where, Subject("joint", body.joint.name)
+            error = ModelError(flaw[0], where=where, subject=subject, field="mimic", remedy=flaw[1])
+            findings.report(error, "it moves by itself")
+            joint = replace(body.joint, mimic=None)
+            body, joints[joint.name] = replace(body, joint=joint), joint
+        checked.append(body)
+    return checked

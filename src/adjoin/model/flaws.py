@@ -1,7 +1,7 @@
 """Flaws of a description: masses and inertias that no body has, and what may be done about them.
 
-Nothing is changed silently: a flaw is an error unless the caller names it, in `accept` (taken as written) or in
-`repair` (made right as described here).
+Nothing is changed silently: a flaw is a finding, which is an error if reading is strict, unless the caller names it, in
+`accept` (taken as written) or in `repair` (made right as described here).
 
 | name | accept | repair |
 |---|---|---|
@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from adjoin.errors import InputError, ModelError, Option, Subject
+from adjoin.errors import Findings, InputError, ModelError, Option, Subject
 from adjoin.model.description import LinkDescription
 from adjoin.spatial.inertia import Symmetric3, to_matrix
 
@@ -49,19 +49,23 @@ def moments(inertia: Symmetric3) -> tuple[float, float, float]:
     return a, b, c
 
 
-def check_link(link: LinkDescription, accept: Collection[str], repair: Collection[str]) -> None:
+TAKEN = "taken as it is"
+
+
+def check_link(link: LinkDescription, accept: Collection[str], repair: Collection[str], findings: Findings) -> None:
     """Check one link as the file has it, and repair its inertia in place if asked to."""
     where, subject = link.inertial or link.where, Subject("link", link.name)
     if link.mass < 0.0 and "mass" not in accept:
-        problem = f"mass is {link.mass:g}"
-        raise ModelError(problem, where=where, subject=subject, field="mass", remedy="it cannot be negative")
+        problem, remedy = f"mass is {link.mass:g}", "it cannot be negative"
+        findings.report(ModelError(problem, where=where, subject=subject, field="mass", remedy=remedy), TAKEN)
     flaw = _flaw(link)
     if flaw is None:
         return
     if "inertia" in repair:
         link.inertia = repaired(link.inertia) if link.mass > 0.0 else (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     elif "inertia" not in accept:
-        raise ModelError(flaw, where=where, subject=subject, options=[ACCEPT_INERTIA, REPAIR_INERTIA])
+        options = [ACCEPT_INERTIA, REPAIR_INERTIA]
+        findings.report(ModelError(flaw, where=where, subject=subject, options=options), TAKEN)
 
 
 def _flaw(link: LinkDescription) -> str | None:
@@ -85,12 +89,17 @@ def check_body(
     links: Iterable[LinkDescription],
     accept: Collection[str],
     repair: Collection[str],
+    findings: Findings,
 ) -> Symmetric3:
-    """Check a moving body, with all its links welded together, and return its inertia."""
+    """Check a moving body, with all its links welded together, and return its inertia.
+
+    Where reading is not strict, a body without mass or inertia is one that others may make up for: whether they do is
+    a question about the whole mechanism, see `regularity`.
+    """
     links = list(links)
     where, subject = links[0].inertial or links[0].where, Subject("link", name)
     if mass <= 0.0:
-        if "mass" in accept or all(link.massless for link in links):
+        if "mass" in accept or not findings.strict or all(link.massless for link in links):
             return inertia
         problem = "mass is 0" if any(link.inertial for link in links) else "it has no mass"
         remedy = "a moving link needs a positive mass"
@@ -101,6 +110,8 @@ def check_body(
         return inertia
     if "inertia" in repair:
         return repaired(inertia) if c > 0.0 else _ball(mass)
+    if not findings.strict:
+        return inertia
     problem = f"inertia is not positive definite: principal moments {a:.6g}, {b:.6g}, {c:.6g}"
     raise ModelError(problem, where=where, subject=subject, options=[ACCEPT_INERTIA, REPAIR_INERTIA])
 

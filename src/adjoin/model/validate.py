@@ -84,13 +84,18 @@ def _finite(subject: Subject, field: str, numbers: Iterable[float], size: int | 
             raise ModelError(f"{field} is {number}", subject=subject, field=field, remedy="it must be finite")
 
 
-def _solid(subject: Subject, vertices: Sequence[Sequence[float]]) -> None:
-    """Raise if the vertices of a hull are in one plane."""
+def is_flat(vertices: np.ndarray | Sequence[Sequence[float]]) -> bool:
+    """Return whether points are in one plane, so that their hull has no volume."""
     points = np.array(vertices)
     extents = np.linalg.svd(points - points.mean(0), compute_uv=False)
-    if len(points) < 4 or extents[2] <= 1e-9 * extents[0]:
+    return len(points) < 4 or bool(extents[2] <= 1e-9 * extents[0])
+
+
+def _solid(subject: Subject, vertices: Sequence[Sequence[float]]) -> None:
+    """Raise if the vertices of a hull are in one plane."""
+    if is_flat(vertices):
         raise ModelError(
-            f"a hull of {len(points)} vertices in one plane has no volume",
+            f"a hull of {len(vertices)} vertices in one plane has no volume",
             subject=subject,
             field="vertices",
             remedy="give it at least 4 that are not in one plane, or a box for a plate",
