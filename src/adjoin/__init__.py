@@ -46,12 +46,15 @@ if TYPE_CHECKING:
     from adjoin.io.store import save
     from adjoin.io.urdf_write import to_urdf
     from adjoin.model.compose import forest
+    from adjoin.model.equality import EqualityConstraint
     from adjoin.model.joint import Joint, Mimic
     from adjoin.model.model import Model
     from adjoin.model.parts import Actuator, Body, Frame, Geometry, Keyframe
+    from adjoin.model.tendon import Tendon, Waypoint
     from adjoin.simulation.arguments import PerEnvironment
     from adjoin.simulation.checkpointing import checkpointed_rollout
     from adjoin.simulation.integrators import RK4, SemiImplicit
+    from adjoin.simulation.runge_kutta import ConstrainedRK4
     from adjoin.simulation.simulator import Simulator
     from adjoin.simulation.state import SimulatorState, Trajectory
     from adjoin.simulation.world import World
@@ -65,6 +68,8 @@ __all__ = [
     "AnticipatingAdjoint",
     "Body",
     "Compliant",
+    "ConstrainedRK4",
+    "EqualityConstraint",
     "Frame",
     "FrameConstraint",
     "Geometry",
@@ -83,8 +88,10 @@ __all__ = [
     "Simulator",
     "SimulatorState",
     "Table",
+    "Tendon",
     "Trajectory",
     "UnrolledAdjoint",
+    "Waypoint",
     "World",
     "aba",
     "aba_derivatives",
@@ -182,12 +189,15 @@ _MODULES = {
     "adjoin.io.store": ("save",),
     "adjoin.io.urdf_write": ("to_urdf",),
     "adjoin.model.compose": ("forest",),
+    "adjoin.model.equality": ("EqualityConstraint",),
     "adjoin.model.joint": ("Joint", "Mimic"),
     "adjoin.model.model": ("Model",),
     "adjoin.model.parts": ("Actuator", "Body", "Frame", "Geometry", "Keyframe"),
+    "adjoin.model.tendon": ("Tendon", "Waypoint"),
     "adjoin.simulation.arguments": ("PerEnvironment",),
     "adjoin.simulation.checkpointing": ("checkpointed_rollout",),
     "adjoin.simulation.integrators": ("RK4", "SemiImplicit"),
+    "adjoin.simulation.runge_kutta": ("ConstrainedRK4",),
     "adjoin.simulation.simulator": ("Simulator",),
     "adjoin.simulation.state": ("SimulatorState", "Trajectory"),
     "adjoin.simulation.world": ("World",),

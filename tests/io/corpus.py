@@ -70,16 +70,6 @@ MJCFS = mjcf_files()
 
 # What these have that is not simulated; they load with unsupported="warn".
 UNSUPPORTED: dict[str, tuple[str, ...]] = {
-    "gymnasium/humanoid.xml": ("tendons (left_hipknee, right_hipknee)",),
-    "gymnasium/humanoidstandup.xml": ("tendons (left_hipknee, right_hipknee)",),
     "gymnasium/swimmer.xml": ("fluid forces (option density, viscosity, wind)",),
-    "mujoco/model.xml": (
-        "tendons (spatial, fixed)",
-        "equality constraints (#0)",
-        "gravity compensation (head)",
-        "height fields (#1)",
-        "fluid forces (option density, viscosity, wind)",
-        "actuators with a transmission other than a joint (#0, #1, #7)",
-        "actuators with activation dynamics (#6, #8, #9)",
-    ),
+    "mujoco/model.xml": ("height fields (#1)", "fluid forces (option density, viscosity, wind)"),
 }

@@ -5,6 +5,7 @@ import numpy as np
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
+from adjoin.model.equality import EqualityConstraint
 from adjoin.model.model import Model
 from adjoin.model.parts import INITIAL, WORLD, Geometry
 from adjoin.spatial import vector
@@ -47,6 +48,21 @@ class InverseWeights:
                 mean = sum(self.dofs[i] for i in places) / len(places)
                 for i in places:
                     self.dofs[i] = mean
+
+    def of_equality(self, model: Model, equality: EqualityConstraint) -> tuple[float, float]:
+        """Of what one of the model's equalities holds: (moving, turning)."""
+        if any(equality.inverse_weight):
+            return equality.inverse_weight
+        names = [name for name in (equality.first, equality.second) if name]
+        if equality.kind == "joint":
+            light = sum(self.dofs[model.coordinates[model.joint_index(name)].v] for name in names)
+            return light, light
+        if equality.kind == "tendon":
+            light = sum(model.tendons[model.tendon_index(name)].inverse_weight for name in names)
+            return light, light
+        bodies = [model.frames[model.frame_index(name)].body for name in names]
+        both = [self.bodies[body] for body in bodies if body != WORLD]
+        return sum(light for light, _ in both), sum(light for _, light in both)
 
     def of_shape(self, shape: Geometry) -> tuple[float, float]:
         """Of the body that a shape is on."""

@@ -87,18 +87,19 @@ class Newton:
         state, dt = scene.state, free.dt
         rows = soft_rows(state, scene.constraints, scene.limits, scene.weights, dt)
         contacts = SoftContacts(self, scene, dt) if scene.contacts is not None else None
-        undamped = [list(row) for row in free.inertia]
-        for i, damping in enumerate(free.damping):
-            undamped[i][i] = undamped[i][i] - damping if not is_zero(damping) else undamped[i][i]
+        undamped = [
+            [h if is_zero(d) else h - d for h, d in zip(*rows, strict=True)]
+            for rows in zip(free.inertia, free.damping, strict=True)
+        ]
         problem = Problem(undamped, [x / dt for x in free.rhs], rows, contacts)
 
         def unbalanced(a: Sequence[Scalar]) -> list[Scalar]:
-            parts = zip(free.residual([dt * x for x in a]), free.damping, a, strict=True)
-            return [r / dt - d * x for r, d, x in parts]
+            parts = zip(free.residual([dt * x for x in a]), free.damping, strict=True)
+            return [r / dt - dot(d, a) for r, d in parts]
 
         a = solve_accelerations(problem, self, Factor(undamped).solve(problem.force), unbalanced)
         change = [dt * x for x in a]
-        if not all(map(is_zero, free.damping)):
+        if not all(is_zero(x) for row in free.damping for x in row):
             acting = problem.constraint_forces(a)
             factor = Factor(free.inertia)
             solution = factor.solve([r + dt * f for r, f in zip(free.rhs, acting, strict=True)])

@@ -23,14 +23,19 @@ from adjoin.constraints.blocks import (
     UnilateralBlock,
 )
 from adjoin.constraints.joint_equality import JointEquality
+from adjoin.constraints.model_rows import equality_rows, is_active, tendon_frictions, tendon_limits
 from adjoin.dynamics.frame_constraint import EvaluatedConstraint, FrameConstraint
 from adjoin.dynamics.linear import dot, is_zero
+from adjoin.dynamics.point_motion import Arms
 from adjoin.dynamics.state import State
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Spatial, transform_multiply
+from adjoin.spatial.rotation import quaternion_log
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
-from adjoin.trace import minimum, select
+from adjoin.trace import maximum, minimum, select, sqrt
+
+NO_TURN = 1e-12  # rad: turns that are smaller have no axis
 
 GROUND = "ground"
 """The name of the shape that a simulator adds, and that terrain stands in for."""
@@ -136,37 +141,61 @@ def basis(normal: Vector3) -> Matrix3:
     return normal, (1.0 + side * x * x * a, side * b, -(side * x)), (b, side + y * y * a, -y)
 
 
-def nearest_limits(state: State) -> list[tuple[int, Scalar, Scalar]]:
-    """Of each joint with limits: its body, the side of the limit that is nearer (1 below, -1 above), and the gap."""
+class JointLimit(NamedTuple):
+    """The limit of a joint that is nearer.
+
+    Attributes:
+        body: the body that the joint moves.
+        jacobian: coordinate -> how much it opens the gap.
+        gap: how far the limit is, rad or m.
+    """
+
+    body: int
+    jacobian: dict[int, Scalar]
+    gap: Scalar
+
+
+def nearest_limits(state: State) -> list[JointLimit]:
+    """Of each joint with limits the one that is nearer."""
     robot = state.robot
     lower, upper = robot.numbers("lower"), robot.numbers("upper")
     limits = []
     for body, joint in enumerate(robot.model.joints):
-        if joint.type.limited != "coordinate":
-            continue
-        least, greatest = lower[body], upper[body]
+        at, least, greatest = robot.model.coordinates[body], lower[body], upper[body]
         open_below, open_above = (isinstance(x, float) and math.isinf(x) for x in (least, greatest))
-        if open_below and open_above:
+        if joint.type.limited == "angle" and not open_above:
+            axis, angle = axis_and_angle(quaternion_log(tuple(state.coordinates(body)[-4:])))
+            first = at.v + joint.nv - 3
+            limits.append(JointLimit(body, {first + k: -x for k, x in enumerate(axis)}, greatest - angle))
+        if joint.type.limited != "coordinate" or (open_below and open_above):
             continue
         place = state.coordinates(body)[0]
         below, above = place - least, greatest - place
         if open_above:
-            limits.append((body, 1.0, below))
+            side, gap = 1.0, below
         elif open_below:
-            limits.append((body, -1.0, above))
+            side, gap = -1.0, above
         else:
-            limits.append((body, select(below <= above, 1.0, -1.0), minimum(below, above)))
+            side, gap = select(below <= above, 1.0, -1.0), minimum(below, above)
+        limits.append(JointLimit(body, {at.v: side * at.multiplier}, gap))
     return limits
+
+
+def axis_and_angle(turn: Vector3) -> tuple[Vector3, Scalar]:
+    """A rotation vector as a unit vector and an angle from 0 on; a turn of 0 has no axis."""
+    square = vector.dot(turn, turn)
+    angle = sqrt(maximum(square, NO_TURN * NO_TURN))
+    return vector.scale(1.0 / angle, turn), angle
 
 
 def joint_limits(state: State) -> list[Block]:
     """The joint limits: of each joint the one that is nearer."""
     blocks: list[Block] = []
-    for body, side, gap in nearest_limits(state):
-        at = state.robot.model.coordinates[body]
+    for body, arms, gap in nearest_limits(state):
         jacobian: list[Scalar] = [0.0] * state.robot.nv
-        jacobian[at.v] = side * at.multiplier
-        speed = jacobian[at.v] * state.v[at.v]
+        for dof, arm in arms.items():
+            jacobian[dof] = arm
+        speed = dot(jacobian, state.v)
         turning = state.robot.model.joints[body].type.units[0] == "rad"
         blocks.append(JointLimitBlock((Row(jacobian, speed, gap, turning),)))
     return blocks
@@ -182,6 +211,37 @@ def joint_frictions(state: State, dt: float) -> list[Block]:
             row = Row(jacobian, state.v[dof], turning=dof in turning)
             found.append(JointFrictionBlock((row,), dt * friction))
     return found
+
+
+def tendon_blocks(state: State, dt: float, limits: bool) -> list[Block]:
+    """Limits and dry friction of tendons."""
+    blocks: list[Block] = []
+    for _, arms, gap in tendon_limits(state) if limits else []:
+        blocks.append(JointLimitBlock((_row(state, arms, gap),)))
+    for _, arms, friction in tendon_frictions(state):
+        blocks.append(JointFrictionBlock((_row(state, arms, 0.0),), dt * friction))
+    return blocks
+
+
+def model_equalities(state: State) -> list[Block]:
+    """What the model itself holds together."""
+    blocks: list[Block] = []
+    for index in range(len(state.robot.model.equalities)):
+        active = is_active(state, index)
+        if not is_zero(active):
+            rows = [
+                _row(state, {dof: active * arm for dof, arm in arms.items()}, active * error, turning)
+                for arms, error, turning, _ in equality_rows(state, index)
+            ]
+            blocks.append(EqualityBlock(tuple(rows)))
+    return blocks
+
+
+def _row(state: State, arms: Arms, gap: Scalar, turning: bool = False) -> Row:
+    jacobian: list[Scalar] = [0.0] * state.robot.nv
+    for dof, arm in arms.items():
+        jacobian[dof] = arm
+    return Row(jacobian, dot(jacobian, state.v), gap, turning)
 
 
 def equalities(state: State, constraints: Sequence[Equality]) -> list[Block]:

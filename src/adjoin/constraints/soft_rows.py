@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from adjoin.constraints.impedance import softness
+from adjoin.constraints.impedance import LEAST, softness
 from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.joint_equality import JointEquality
+from adjoin.constraints.model_rows import equality_rows, is_active, speed, tendon_frictions, tendon_limits
 from adjoin.constraints.rows import Equality, equalities, nearest_limits
 from adjoin.dynamics.linear import is_zero
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
 from adjoin.model.parts import SOLIMP, SOLREF, WORLD
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import maximum, minimum, select
+from adjoin.trace import maximum, minimum, select, sqrt
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,64 @@ def soft_rows(
     state: State, constraints: Sequence[Equality], limits: bool, weights: InverseWeights, dt: float
 ) -> list[SoftRow]:
     """The rows of a state: joint limits, joint friction, equalities."""
-    rows = [*_limits(state, weights, dt)] if limits else []
-    return [*rows, *_frictions(state, weights, dt), *_equalities(state, constraints, weights, dt)]
+    rows = [*_limits(state, weights, dt), *_tendon_limits(state, dt)] if limits else []
+    rows += [*_frictions(state, weights, dt), *_tendon_frictions(state, dt)]
+    return [*rows, *_equalities(state, constraints, weights, dt), *_model_equalities(state, weights, dt)]
+
+
+def _tendon_limits(state: State, dt: float) -> list[SoftRow]:
+    rows = []
+    for index, arms, gap in tendon_limits(state):
+        tendon = state.robot.model.tendons[index]
+        violation = gap - tendon.margin
+        soft = softness(tendon.limit_solref, tendon.limit_solimp, violation, dt)
+        hard = 1.0 / maximum(soft.regularization * tendon.inverse_weight, LEAST)
+        reference = soft.damping * speed(arms, state) + soft.stiffness * violation
+        rows.append(SoftRow(arms, "push", reference, select(violation < 0.0, hard, 0.0)))
+    return rows
+
+
+def _tendon_frictions(state: State, dt: float) -> list[SoftRow]:
+    rows = []
+    for index, arms, friction in tendon_frictions(state):
+        tendon = state.robot.model.tendons[index]
+        soft = softness(tendon.friction_solref, tendon.friction_solimp, 0.0, dt)
+        hard = 1.0 / maximum(soft.regularization * tendon.inverse_weight, LEAST)
+        rows.append(SoftRow(arms, "resist", soft.damping * speed(arms, state), hard, friction))
+    return rows
+
+
+def _model_equalities(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
+    rows = []
+    for index, equality in enumerate(state.robot.model.equalities):
+        active = is_active(state, index)
+        if is_zero(active):
+            continue
+        parts = equality_rows(state, index)
+        # How hard a constraint is depends on the error of all its rows together.
+        error = parts[0].error
+        if len(parts) > 1:
+            error = sqrt(maximum(sum((part.error * part.error for part in parts), 0.0), LEAST * LEAST))
+        soft = softness(equality.solref, equality.solimp, error, dt)
+        light = weights.of_equality(state.robot.model, equality)
+        for k, (arms, gap, _, drift) in enumerate(parts):
+            hard = active / maximum(soft.regularization * light[int(k >= 3)], LEAST)
+            reference = soft.damping * speed(arms, state) + soft.stiffness * gap
+            rows.append(SoftRow(arms, "hold", reference + drift, hard))
+    return rows
 
 
 def _limits(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
     """Of each joint the limit that is nearer."""
     rows = []
-    for body, side, gap in nearest_limits(state):
+    for body, arms, gap in nearest_limits(state):
         joint, at = state.robot.model.joints[body], state.robot.model.coordinates[body]
-        arm = side * at.multiplier
         violation = gap - joint.limit_margin
         soft = softness(joint.limit_solref, joint.limit_solimp, violation, dt)
         hard = 1.0 / (soft.regularization * weights.dofs[at.v] * at.multiplier**2)
-        reference = soft.damping * arm * state.v[at.v] + soft.stiffness * violation
-        rows.append(SoftRow({at.v: arm}, "push", reference, select(violation < 0.0, hard, 0.0)))
+        speed = sum((arm * state.v[dof] for dof, arm in arms.items()), 0.0)
+        reference = soft.damping * speed + soft.stiffness * violation
+        rows.append(SoftRow(arms, "push", reference, select(violation < 0.0, hard, 0.0)))
     return rows
 
 

@@ -19,7 +19,7 @@ class FreeMotion:
 
     Attributes:
         inertia: H, nv rows of nv scalars; structural zeros are the number 0.
-        damping: What of H is implicit damping, nv scalars on its diagonal.
+        damping: What of H is implicit damping, like H.
         rhs: The impulses of everything but the constraints, nv scalars.
         residual: Computes H dv - rhs for any dv, in the way that is cheapest to differentiate.
         mass: The mass of everything that moves, kg.
@@ -27,7 +27,7 @@ class FreeMotion:
     """
 
     inertia: Rows
-    damping: list[Scalar]
+    damping: Rows
     rhs: list[Scalar]
     residual: Callable[[Sequence[Scalar]], list[Scalar]]
     mass: Scalar

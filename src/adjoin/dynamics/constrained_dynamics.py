@@ -22,10 +22,11 @@ import torch
 from adjoin.dynamics.aba import inertia_factor
 from adjoin.dynamics.call import Array, Reference, call
 from adjoin.dynamics.frame_constraint import EvaluatedConstraint, FrameConstraint
+from adjoin.dynamics.generalized_forces import joint_forces
 from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.dynamics.passive import passive_forces_of
 from adjoin.dynamics.quantity import quantity
-from adjoin.dynamics.rnea import bias_forces_of, body_forces, joint_forces
+from adjoin.dynamics.rnea import bias_forces_of, body_forces
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.model.model import Model

@@ -30,6 +30,7 @@ from adjoin.dynamics.passive import passive_forces_of, spring_slopes
 from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.dynamics.subtrees import Subtrees, force_from, motion_at, scaled
+from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
@@ -209,6 +210,11 @@ def _product(left: Rows, right: Rows) -> Rows:
 
 def _passive(state: State) -> tuple[Rows, Rows]:
     """Return the derivatives of what springs and damping take, to q and to v; those of dry friction are zero."""
+    if state.robot.model.tendons or not all(map(is_zero, state.robot.numbers("compensated_mass"))):
+        raise InputError(
+            f"derivatives of {state.robot.model.name!r}: with passive=True there are none for tendons and gravity "
+            "compensation; differentiate rnea or aba with torch instead"
+        )
     return spring_slopes(state), _diagonal(state.robot.numbers("damping"))
 
 

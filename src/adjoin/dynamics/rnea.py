@@ -9,13 +9,13 @@ moment h and second moment Sigma, the force on it is m a + K h, and the moment h
 from collections.abc import Mapping, Sequence
 
 from adjoin.dynamics.call import Array, Reference, call
+from adjoin.dynamics.generalized_forces import joint_forces
 from adjoin.dynamics.passive import passive_forces_of
 from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
-from adjoin.model.parts import WORLD
 from adjoin.spatial import inertia, vector
-from adjoin.spatial.motion import Spatial, force_to_parent, spatial_add, spatial_dot
+from adjoin.spatial.motion import Spatial
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Matrix3, Vector3
 
@@ -77,20 +77,6 @@ def body_forces(state: State, a: Sequence[Scalar]) -> list[Spatial]:
         external = state.external_forces[body]
         forces.append((vector.subtract(moment, external[0]), vector.subtract(force, external[1])))
     return forces
-
-
-def joint_forces(state: State, forces: list[Spatial]) -> list[Scalar]:
-    """Return the generalized forces that hold up given forces on the bodies: Jᵀ f."""
-    robot = state.robot
-    tau: list[Scalar] = [0.0] * robot.nv
-    total = list(forces)
-    for body in reversed(range(robot.count)):
-        for dof, direction in robot.subspaces[body]:
-            tau[dof] = tau[dof] + spatial_dot(direction, total[body])
-        parent = robot.parents[body]
-        if parent != WORLD:
-            total[parent] = spatial_add(total[parent], force_to_parent(state.transforms[body], total[body]))
-    return tau
 
 
 def inverse_dynamics(state: State, a: Sequence[Scalar]) -> list[Scalar]:

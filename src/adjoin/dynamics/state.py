@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from adjoin.dynamics.robot import Robot
 from adjoin.errors import InputError
@@ -81,6 +81,7 @@ class State:
         self.q = list(q)
         self._inputs = {"v": v, "a": a, "tau": tau}
         self.external = list(external)
+        self.computed: dict[str, Any] = {}  # by algorithms that others use too
 
     @cached_property
     def v(self) -> list[Scalar]:

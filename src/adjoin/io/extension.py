@@ -1,6 +1,6 @@
 """The `<adjoin>` element of a URDF: what a model has and URDF has no words for. Other tools pass it over.
 
-    <adjoin version="1" gravity="0 0 -9.81" parents_touch="0" elliptic="0" impratio="1">
+    <adjoin version="1" gravity="0 0 -9.81" parents_touch="0" elliptic="0" impratio="1" integrator="Euler">
       <joint name="knee" armature="0.01" stiffness="5" spring_reference="0.2"/>
       <joint name="rail" no_lower="1" no_upper="1" no_velocity="1" no_effort="1"/>
       <link name="hip" massless="1"/>
@@ -10,6 +10,8 @@
       <contact shape="foot" friction="0.8 0.005 0.0001" contype="1" conaffinity="0"/>
       <actuator name="knee" joint="knee" gear="9" gain="1" bias="0 0 0" control_range="-1 1"/>
       <keyframe name="home"><joint name="knee" q="0.5" v="0"/><actuator name="knee" control="0"/></keyframe>
+      <tendon name="string"><waypoint kind="site" name="imu"/><waypoint kind="site" name="hook"/></tendon>
+      <equality name="loop" kind="connect" first="foot" second="ring"/>
       <exclude first="thigh" second="trunk"/>
       <pair first="foot" second="floor" friction="1 1 0.005 0.0001 0.0001"/>
     </adjoin>
@@ -23,10 +25,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from adjoin.errors import Subject, unknown_name_parts
+from adjoin.io.records import record_of
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
+from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
+from adjoin.model.tendon import Tendon, Waypoint
 from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import vector3
 
@@ -37,6 +42,7 @@ CONTACT_NUMBERS |= {"inverse_weight": 2}
 CONTACT_WHOLE = ("contype", "conaffinity", "condim", "priority")
 PAIR_NUMBERS: dict[str, int] = {"friction": 5, "margin": 1, "gap": 1, "solref": 2, "solimp": 5}
 JOINT_NUMBERS: dict[str, int] = {
+    "lopsided_effort": 2,
     "limit_margin": 1,
     "limit_solref": 2,
     "limit_solimp": 5,
@@ -66,6 +72,8 @@ def read(block: Element, description: Description) -> None:
         description.more["elliptic"] = bool(block.integer("elliptic", 0))
     if "impratio" in block.attributes:
         description.more["impratio"] = block.number("impratio")
+    if "integrator" in block.attributes:
+        description.more["integrator"] = block.text("integrator")
     reader = _Reader(description)
     readers: dict[str, Callable[[Element], None]] = {
         "joint": reader.joint,
@@ -76,6 +84,8 @@ def read(block: Element, description: Description) -> None:
         "actuator": reader.actuator,
         "keyframe": reader.keyframe,
         "exclude": reader.exclude,
+        "tendon": reader.tendon,
+        "equality": reader.equality,
         "pair": reader.pair,
     }
     for element in block.children:
@@ -141,6 +151,8 @@ class _Reader:
     def link(self, element: Element) -> None:
         link = self._link(element, "name")
         link.massless = bool(element.integer("massless", 0))
+        link.compensated_mass = element.number("compensated_mass", 0.0)
+        link.compensated_com = vector3(element.numbers("compensated_com", 3, (0.0, 0.0, 0.0)))
         link.hidden = bool(element.integer("hidden", 0))
         if link.hidden and (link.geometries or link.sites):
             problem = "it cannot be hidden, as it carries shapes or sites"
@@ -176,7 +188,9 @@ class _Reader:
         link.geometries[index] = replace(link.geometries[index], **constants)  # type: ignore[arg-type]
 
     def actuator(self, element: Element) -> None:
-        _, joint = self._moving(element, "joint")
+        size = 6 if "site" in element.attributes and "crank_length" not in element.attributes else 1
+        if "joint" in element.attributes or not {"tendon", "site", "body"} & set(element.attributes):
+            size = self._moving(element, "joint")[1].type.nv
         name = element.name()
         if name in self.actuators:
             element.fail("there is already an actuator of that name", subject=Subject("actuator", name))
@@ -191,10 +205,22 @@ class _Reader:
             if low > high:
                 element.fail(f"{low:g} is above {high:g}", field=attribute)
             ranges.append((low, high))
-        gear = _per_dof(element, "gear", joint.type.nv) if "gear" in element.attributes else (1.0,) * joint.type.nv
-        bias = vector3(element.numbers("bias", 3, (0.0, 0.0, 0.0)))
-        self.actuators[name] = Actuator(name, joint.name, gear, element.number("gain", 1.0), bias, *ranges)
+        gear = (1.0,) * size
+        if "gear" in element.attributes:
+            gear = _per_dof(element, "gear", size)
+        given = {"gear": gear, "control_range": ranges[0], "force_range": ranges[1]}
+        self.actuators[name] = record_of(element, Actuator, name=name, **given)
         self.description.actuators.append(self.actuators[name])
+
+    def tendon(self, element: Element) -> None:
+        for child in element.children:
+            if child.tag != "waypoint":
+                child.fail("unknown element in <tendon>", "it may have: waypoint")
+        path = tuple(record_of(child, Waypoint) for child in element.children)
+        self.description.tendons.append(record_of(element, Tendon, name=element.name(), path=path))
+
+    def equality(self, element: Element) -> None:
+        self.description.equalities.append(record_of(element, EqualityConstraint, name=element.name()))
 
     def keyframe(self, element: Element) -> None:
         key = KeyframeDescription(element.name(), {})
@@ -210,7 +236,8 @@ class _Reader:
                     key.v[joint.name] = child.numbers("v", joint.type.nv)
             elif child.tag == "actuator":
                 actuator = _known(child, "name", "actuator", self.actuators)
-                key.control[actuator.name] = child.number("control")
+                key.control[actuator.name] = child.number("control", 0.0)
+                key.activation[actuator.name] = child.number("activation", 0.0)
             else:
                 child.fail("unknown element in <keyframe>", "it may have: joint, actuator")
         self.description.keyframes.append(key)

@@ -17,6 +17,7 @@ import numpy as np
 from adjoin.errors import Finding, Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import convex_hull
+from adjoin.io.mjcf_mechanism import Mechanism, Names
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
@@ -93,7 +94,7 @@ class _Reader:
     body_names: list[str] = field(default_factory=list)
     joint_names: list[str] = field(default_factory=list)
     geom_names: dict[int, str] = field(default_factory=dict)
-    actuator_names: list[str] = field(default_factory=list)
+    actuators: dict[int, Actuator] = field(default_factory=dict)
     joints: dict[int, Joint] = field(default_factory=dict)
 
     def description(self, name: str) -> Description:
@@ -110,27 +111,56 @@ class _Reader:
             self._body(body, links, edges)
         named = {link.name: link for link in links}
         self._geoms(named)
-        self._sites(named)
-        self.actuator_names = self._names("actuator", m.nu, lambda i: f"actuator{i}")
-        actuators = [self._actuator(i) for i in range(m.nu) if mjcf_unsupported.actuator(self.mujoco, m, i) is None]
-        gravity_off = int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_GRAVITY)
-        filter_off = int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_FILTERPARENT)
+        sites = self._sites(named)
+        names = Names(
+            self.joints,
+            self.body_names,
+            sites,
+            self._names("tendon", m.ntendon, lambda i: f"tendon{i}"),
+            self._names("actuator", self.actuator_count, lambda i: f"actuator{i}"),
+            self._names("equality", m.neq, lambda i: f"equality{i}"),
+        )
+        mechanism = Mechanism(self.mujoco, m, names)
+        self.actuators = {
+            i: mechanism.actuator(i)
+            for i in range(self.actuator_count)
+            if mjcf_unsupported.actuator(self.mujoco, m, i) is None
+        }
         return Description(
             name or "MuJoCo Model",
             self.where,
             links,
             edges,
-            actuators=actuators,
-            keyframes=self._keyframes(actuators),
+            actuators=list(self.actuators.values()),
+            keyframes=self._keyframes(),
             exclusions=self._exclusions(),
             pairs=self._pairs(),
+            tendons=[mechanism.tendon(i) for i in range(m.ntendon)],
+            equalities=mechanism.equalities(),
             more={
-                "gravity": (0.0, 0.0, 0.0) if gravity_off else _vector(m.opt.gravity),
-                "parents_touch": bool(filter_off),
+                "gravity": (0.0, 0.0, 0.0) if self._is_off("GRAVITY") else _vector(m.opt.gravity),
+                "parents_touch": self._is_off("FILTERPARENT"),
                 "elliptic": int(m.opt.cone) == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC),
                 "impratio": float(m.opt.impratio),
+                "integrator": self._integrator(),
             },
         )
+
+    def _integrator(self) -> str:
+        """Return how steps are taken; implicit is taken as implicitfast, which leaves Coriolis forces explicit."""
+        kinds = self.mujoco.mjtIntegrator
+        number = int(self.m.opt.integrator)
+        if number == int(kinds.mjINT_RK4):
+            return "RK4"
+        if number != int(kinds.mjINT_EULER):
+            return "implicitfast"
+        return "Euler, explicit" if self._is_off("EULERDAMP") else "Euler"
+
+    def _is_off(self, flag: str) -> bool:
+        """Return whether the file disables a part of the physics; without constraints, all of them."""
+        bits = self.mujoco.mjtDisableBit
+        flags = [flag] if flag not in ("CONTACT", "LIMIT", "FRICTIONLOSS") else [flag, "CONSTRAINT"]
+        return any(int(self.m.opt.disableflags) & int(getattr(bits, f"mjDSBL_{name}")) for name in flags)
 
     def _name(self, kind: str, index: int) -> str:
         name = self.mujoco.mj_id2name(self.m, int(getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}")), index)
@@ -153,10 +183,12 @@ class _Reader:
         m = self.m
         dof, nv = int(m.jnt_dofadr[j]), kind.nv
         start = int(m.jnt_qposadr[j])
-        limited = bool(m.jnt_limited[j])
-        effort = math.inf
+        limited = bool(m.jnt_limited[j]) and not self._is_off("LIMIT")
+        loose = kind.floating or self._is_off("SPRING")
+        effort, lopsided = math.inf, ()
         if getattr(m, "jnt_actfrclimited", None) is not None and m.jnt_actfrclimited[j]:
-            effort = float(m.jnt_actfrcrange[j][1])
+            ends = _floats(m.jnt_actfrcrange[j])
+            effort, lopsided = max(map(abs, ends)), ends if ends[0] != -ends[1] else ()
         return Joint(
             self.joint_names[j],
             kind.name,
@@ -164,10 +196,12 @@ class _Reader:
             lower=float(m.jnt_range[j][0]) if limited else -math.inf,
             upper=float(m.jnt_range[j][1]) if limited else math.inf,
             effort_limit=effort,
-            damping=_floats(m.dof_damping[dof : dof + nv]),
-            friction=_floats(m.dof_frictionloss[dof : dof + nv]),
+            lopsided_effort=lopsided,
+            motor_carries_weight=int(m.jnt_actgravcomp[j]),
+            damping=(0.0,) * nv if self._is_off("DAMPER") else _floats(m.dof_damping[dof : dof + nv]),
+            friction=(0.0,) * nv if self._is_off("FRICTIONLOSS") else _floats(m.dof_frictionloss[dof : dof + nv]),
             armature=_floats(m.dof_armature[dof : dof + nv]),
-            stiffness=(float(np.ravel(m.jnt_stiffness[j])[0]),) * nv if not kind.floating else (0.0,) * nv,
+            stiffness=(0.0 if loose else float(np.ravel(m.jnt_stiffness[j])[0]),) * nv,
             spring_reference=_floats(m.qpos_spring[start : start + kind.nq]),
             limit_margin=float(m.jnt_margin[j]),
             limit_solref=_floats(m.jnt_solref[j][:2]),  # type: ignore[arg-type]
@@ -197,6 +231,8 @@ class _Reader:
             mass=float(m.body_mass[body]),
             com=_vector(m.body_ipos[body]),
             inertia=rotate(turn, (a, 0.0, 0.0, b, 0.0, c)),
+            compensated_mass=float(m.body_gravcomp[body] * m.body_mass[body]),
+            compensated_com=_vector(m.body_ipos[body]) if m.body_gravcomp[body] else ZERO,
         )
         pose: Transform = (_rotation(m.body_quat[body]), _vector(m.body_pos[body]))
         first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
@@ -226,7 +262,7 @@ class _Reader:
         kinds = {int(getattr(self.mujoco.mjtGeom, key)): kind for key, kind in _SHAPES.items()}
         names = self._names("geom", m.ngeom, lambda i: f"{self.body_names[m.geom_bodyid[i]]}/geom{i}")
         paired = {int(g) for g in (*m.pair_geom1, *m.pair_geom2)}
-        no_contact = int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_CONTACT)
+        no_contact = self._is_off("CONTACT")
         for g in range(m.ngeom):
             kind = kinds.get(int(m.geom_type[g]))
             touches = bool(m.geom_contype[g] or m.geom_conaffinity[g] or g in paired)
@@ -263,45 +299,41 @@ class _Reader:
         hull = convex_hull(np.array(self.m.mesh_vert[start : start + count], dtype=np.float64))
         return tuple(vector3(vertex) for vertex in hull.tolist())
 
-    def _sites(self, links: dict[str, LinkDescription]) -> None:
+    def _sites(self, links: dict[str, LinkDescription]) -> list[str]:
+        """Add the sites to their links, and return the names of their frames."""
         m = self.m
         names = self._names("site", m.nsite, lambda i: f"{self.body_names[m.site_bodyid[i]]}/site{i}")
-        for s in range(m.nsite):
-            # A body and a site may share a name in MJCF; frames may not.
-            name = names[s] if names[s] not in links else f"{names[s]}/site"
+        # A body and a site may share a name in MJCF; frames may not.
+        names = [name if name not in links else f"{name}/site" for name in names]
+        for s, name in enumerate(names):
             body = links[self.body_names[m.site_bodyid[s]]]
             body.sites.append((name, _vector(m.site_pos[s]), _rotation(m.site_quat[s])))
+        return names
 
-    def _actuator(self, i: int) -> Actuator:
-        m = self.m
-        joint = self.joints[int(m.actuator_trnid[i][0])]
-        free = (-math.inf, math.inf)
-        affine = int(m.actuator_biastype[i]) == int(self.mujoco.mjtBias.mjBIAS_AFFINE)
-        return Actuator(
-            self.actuator_names[i],
-            joint.name,
-            gear=_floats(m.actuator_gear[i][: joint.type.nv]),
-            gain=float(m.actuator_gainprm[i][0]),
-            bias=_vector(m.actuator_biasprm[i][:3]) if affine else ZERO,
-            control_range=_floats(m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else free,  # type: ignore[arg-type]
-            force_range=_floats(m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else free,  # type: ignore[arg-type]
-        )
+    @property
+    def actuator_count(self) -> int:
+        """Return how many actuators there are; some have several controls."""
+        return int(getattr(self.m, "nactuator", self.m.nu))
 
-    def _keyframes(self, actuators: list[Actuator]) -> list[KeyframeDescription]:
+    def _keyframes(self) -> list[KeyframeDescription]:
         m = self.m
         keys = []
         if m.nq:
-            keys.append(self._state(INITIAL, m.qpos0, np.zeros(m.nv), {}))
+            keys.append(self._state(INITIAL, m.qpos0, np.zeros(m.nv)))
         names = self._names("key", m.nkey, lambda i: f"key{i}")
-        supported = [i for i in range(m.nu) if mjcf_unsupported.actuator(self.mujoco, m, i) is None]
+        places = m.actuator_ctrladr if hasattr(m, "actuator_ctrladr") else range(m.nu)
         for k in range(m.nkey):
-            control = {a.name: float(m.key_ctrl[k][i]) for a, i in zip(actuators, supported, strict=True)}
             name = names[k] if names[k] != INITIAL else f"{INITIAL}/key{k}"
-            keys.append(self._state(name, m.key_qpos[k], m.key_qvel[k], control))
+            key = self._state(name, m.key_qpos[k], m.key_qvel[k])
+            for i, actuator in self.actuators.items():
+                key.control[actuator.name] = float(m.key_ctrl[k][int(places[i])])
+                if actuator.dynamics != "none":
+                    key.activation[actuator.name] = float(m.key_act[k][int(m.actuator_actadr[i])])
+            keys.append(key)
         return keys
 
-    def _state(self, name: str, qpos: np.ndarray, qvel: np.ndarray, control: dict[str, float]) -> KeyframeDescription:
-        key = KeyframeDescription(name, {}, control=control)
+    def _state(self, name: str, qpos: np.ndarray, qvel: np.ndarray) -> KeyframeDescription:
+        key = KeyframeDescription(name, {})
         for j, joint in self.joints.items():
             q, v = int(self.m.jnt_qposadr[j]), int(self.m.jnt_dofadr[j])
             key.q[joint.name] = _floats(qpos[q : q + joint.type.nq])
@@ -326,7 +358,7 @@ class _Reader:
 
     def _pairs(self) -> list[ContactPair]:
         m = self.m
-        if int(m.opt.disableflags) & int(self.mujoco.mjtDisableBit.mjDSBL_CONTACT):
+        if self._is_off("CONTACT"):
             return []
         pairs = []
         for p in range(m.npair):

@@ -5,17 +5,7 @@ from typing import Any
 
 import numpy as np
 
-# Flags that change the physics; the others choose among MuJoCo's solvers.
-_DISABLED = {
-    "mjDSBL_CONSTRAINT": "constraint",
-    "mjDSBL_FRICTIONLOSS": "frictionloss",
-    "mjDSBL_LIMIT": "limit",
-    "mjDSBL_PASSIVE": "passive",
-    "mjDSBL_SPRING": "spring",
-    "mjDSBL_DAMPER": "damper",
-    "mjDSBL_CLAMPCTRL": "clampctrl",
-    "mjDSBL_ACTUATION": "actuation",
-}
+EQUALITIES = ("CONNECT", "WELD", "JOINT", "TENDON")
 
 
 def find(mujoco: Any, m: Any) -> list[str]:
@@ -32,15 +22,13 @@ def find(mujoco: Any, m: Any) -> list[str]:
         if indices:
             out.append(f"{what} ({names(kind, indices)})")
 
-    add("tendons", "TENDON", range(m.ntendon))
-    add("equality constraints", "EQUALITY", range(m.neq))
+    known = [int(getattr(mujoco.mjtEq, f"mjEQ_{name}")) for name in EQUALITIES]
+    add("equality constraints of flexes", "EQUALITY", [i for i in range(m.neq) if int(m.eq_type[i]) not in known])
+    _tendons(mujoco, m, add)
     if getattr(m, "nflex", 0):
         out.append(f"flexes ({m.nflex})")
     if getattr(m, "nplugin", 0):
         out.append(f"plugins ({m.nplugin})")
-    add("mocap bodies", "BODY", np.flatnonzero(np.array(m.body_mocapid) >= 0))
-    if hasattr(m, "body_gravcomp"):
-        add("gravity compensation", "BODY", np.flatnonzero(m.body_gravcomp))
     fields = {int(mujoco.mjtGeom.mjGEOM_HFIELD): "height fields", int(_member(mujoco, "mjGEOM_SDF")): "SDF shapes"}
     for code, what in fields.items():
         add(what, "GEOM", np.flatnonzero(np.array(m.geom_type) == code))
@@ -48,16 +36,12 @@ def find(mujoco: Any, m: Any) -> list[str]:
         out.append("fluid forces (option density, viscosity, wind)")
     _joints(mujoco, m, add)
     drives: dict[str, list[int]] = {}
-    for i in range(m.nu):
+    for i in range(int(getattr(m, "nactuator", m.nu))):
         reason = actuator(mujoco, m, i)
         if reason is not None:
             drives.setdefault(reason, []).append(i)
     for reason, indices in drives.items():
         add(f"actuators with {reason}", "ACTUATOR", indices)
-    flags = int(m.opt.disableflags)
-    off = [word for key, word in _DISABLED.items() if flags & _flag(mujoco, key)]
-    if off:
-        out.append(f"disabled flags ({', '.join(off)})")
     if int(m.opt.enableflags) & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
         out.append("contact override (option flag)")
     return out
@@ -67,8 +51,27 @@ def _member(mujoco: Any, key: str) -> int:
     return int(getattr(mujoco.mjtGeom, key, -1))
 
 
-def _flag(mujoco: Any, key: str) -> int:
-    return int(getattr(mujoco.mjtDisableBit, key, 0))
+def _tendons(mujoco: Any, m: Any, add: Any) -> None:
+    add("tendons with armature", "TENDON", _nonzero_rows(m, "tendon_armature"))
+    add("tendons with nonlinear springs", "TENDON", _nonzero_rows(m, "tendon_stiffnesspoly"))
+    add("tendons with nonlinear damping", "TENDON", _nonzero_rows(m, "tendon_dampingpoly"))
+    add("tendons with springs that yield", "TENDON", _nonzero_rows(m, "tendon_springyield"))
+    add("tendons that run inside of a shape", "TENDON", [i for i in range(m.ntendon) if _runs_inside(mujoco, m, i)])
+
+
+def _runs_inside(mujoco: Any, m: Any, tendon: int) -> bool:
+    """Return whether a side site is in the sphere or cylinder that it is for."""
+    first, count = int(m.tendon_adr[tendon]), int(m.tendon_num[tendon])
+    shapes = [int(mujoco.mjtWrap.mjWRAP_SPHERE), int(mujoco.mjtWrap.mjWRAP_CYLINDER)]
+    for w in range(first, first + count):
+        side, shape = round(float(m.wrap_prm[w])), int(m.wrap_objid[w])
+        if int(m.wrap_type[w]) in shapes and side >= 0 and m.site_bodyid[side] == m.geom_bodyid[shape]:
+            turn = np.zeros(9)
+            mujoco.mju_quat2Mat(turn, m.geom_quat[shape])
+            away = turn.reshape(3, 3).T @ (m.site_pos[side] - m.geom_pos[shape])
+            if np.linalg.norm(away) < m.geom_size[shape][0]:
+                return True
+    return False
 
 
 def _joints(mujoco: Any, m: Any, add: Any) -> None:
@@ -79,10 +82,6 @@ def _joints(mujoco: Any, m: Any, add: Any) -> None:
     add("springs that yield", "JOINT", _nonzero_rows(m, "jnt_springyield"))
     bent = _nonzero_rows(m, "dof_dampingpoly")
     add("nonlinear damping", "JOINT", sorted({int(m.dof_jntid[i]) for i in bent}))
-    if getattr(m, "jnt_actfrclimited", None) is not None:
-        bounds = np.array(m.jnt_actfrcrange).reshape(-1, 2)
-        lopsided = np.array(m.jnt_actfrclimited).astype(bool) & (bounds[:, 0] != -bounds[:, 1])
-        add("actuator force ranges that are not symmetric", "JOINT", np.flatnonzero(lopsided))
 
 
 def _nonzero_rows(m: Any, name: str) -> list[int]:
@@ -93,27 +92,16 @@ def _nonzero_rows(m: Any, name: str) -> list[int]:
 
 def actuator(mujoco: Any, m: Any, i: int) -> str | None:
     """Return why an actuator is not supported, or None if it is."""
-    drive = int(m.actuator_trntype[i])
-    on_joint = int(mujoco.mjtTrn.mjTRN_JOINT)
-    in_parent = int(mujoco.mjtTrn.mjTRN_JOINTINPARENT)
-    if drive not in (on_joint, in_parent):
-        return "a transmission other than a joint"
+    known = [int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in _TRANSMISSIONS]
+    if int(m.actuator_trntype[i]) not in known:
+        return "adhesion" if int(m.actuator_trntype[i]) == int(mujoco.mjtTrn.mjTRN_BODY) else "another transmission"
     if getattr(m, "actuator_ctrlnum", None) is not None and int(m.actuator_ctrlnum[i]) != 1:
         return "several controls"
-    joint = int(m.actuator_trnid[i][0])
-    kind = int(m.jnt_type[joint])
-    if drive == in_parent and kind in (int(mujoco.mjtJoint.mjJNT_BALL), int(mujoco.mjtJoint.mjJNT_FREE)):
-        return "a force in the parent's frame"
-    if kind == int(mujoco.mjtJoint.mjJNT_FREE) and any(m.actuator_gear[i][:3]):
-        return "a force in world axes"
-    if int(m.actuator_dyntype[i]) != int(mujoco.mjtDyn.mjDYN_NONE):
-        return "activation dynamics"
-    if int(m.actuator_gaintype[i]) == int(mujoco.mjtGain.mjGAIN_AFFINE):
-        if any(m.actuator_gainprm[i][1:3]):
-            return "a gain that varies"
-    elif int(m.actuator_gaintype[i]) != int(mujoco.mjtGain.mjGAIN_FIXED):
+    if int(m.actuator_dyntype[i]) not in [int(getattr(mujoco.mjtDyn, f"mjDYN_{name}")) for name in _DYNAMICS]:
+        return "activation dynamics of another type"
+    if int(m.actuator_gaintype[i]) not in [int(getattr(mujoco.mjtGain, f"mjGAIN_{name}")) for name in _GAINS]:
         return "a gain of another type"
-    if int(m.actuator_biastype[i]) not in (int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)):
+    if int(m.actuator_biastype[i]) not in [int(getattr(mujoco.mjtBias, f"mjBIAS_{name}")) for name in _BIASES]:
         return "a bias of another type"
     for name, what in (
         ("armature", "an armature"),
@@ -125,3 +113,9 @@ def actuator(mujoco: Any, m: Any, i: int) -> str | None:
         if values is not None and np.any(values[i]):
             return f"{what} of their own"
     return None
+
+
+_TRANSMISSIONS = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "SLIDERCRANK")
+_DYNAMICS = ("NONE", "INTEGRATOR", "FILTER", "FILTEREXACT", "MUSCLE")
+_GAINS = ("FIXED", "AFFINE", "MUSCLE")
+_BIASES = ("NONE", "AFFINE", "MUSCLE")

@@ -15,9 +15,12 @@ import numpy as np
 
 from adjoin.errors import ModelError, Subject
 from adjoin.extras import needed
+from adjoin.model.digest import plain
+from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.model import Model
 from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.tendon import Tendon
 
 FORMAT = 1
 METADATA = "adjoin_model"
@@ -32,6 +35,8 @@ _PARTS: dict[str, type] = {
     "pairs": ContactPair,
     "fixture": Fixture,
 }
+_LISTS: dict[str, type] = {"tendons": Tendon, "equalities": EqualityConstraint}
+"""Parts that are few: they are in the metadata, with all digits of their numbers."""
 _SHAPES: dict[str, tuple[int, ...]] = {
     "position": (3,),
     "rotation": (3, 3),
@@ -69,8 +74,11 @@ def to_bytes(model: Model) -> bytes:
         "parents_touch": model.parents_touch,
         "elliptic": model.elliptic,
         "impratio": model.impratio,
+        "integrator": model.integrator,
         "exclusions": [list(pair) for pair in model.exclusions],
     }
+    for part in _LISTS:
+        structure[part] = plain(getattr(model, part))
     for part, record in _PARTS.items():
         items = getattr(model, part)
         items = [items] if isinstance(items, Fixture) else list(items)
@@ -104,6 +112,7 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
     if not all(isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p) for p in exclusions):
         reader.fail("exclusions", "exclusions are not pairs of names")
     parts = {part: tuple(reader.records(part, record)) for part, record in _PARTS.items()}
+    lists = {part: tuple(reader.listed(part, record)) for part, record in _LISTS.items()}
     fixture = parts.pop("fixture")
     if len(fixture) != 1:
         reader.fail("fixture", f"fixture has {len(fixture)} parts", "it must have one")
@@ -113,9 +122,11 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
         parents_touch=reader.value("parents_touch", bool),
         elliptic=reader.value("elliptic", bool),
         impratio=float(reader.value("impratio", float)),
+        integrator=reader.value("integrator", str),
         exclusions=tuple((first, second) for first, second in exclusions),
         fixture=fixture[0],
         **parts,  # type: ignore[arg-type]
+        **lists,  # type: ignore[arg-type]
     )
 
 
@@ -206,6 +217,28 @@ class _Columns:
         if tensor.shape != shape:
             self.fail(key, f"{key} has shape {tensor.shape}", f"it must have {shape}")
         return tensor
+
+    def listed(self, part: str, record: type) -> list[Any]:
+        """Return records of the metadata."""
+        return [self._plain(f"{part}[{i}]", record, item) for i, item in enumerate(self.value(part, list))]
+
+    def _plain(self, key: str, hint: Any, value: Any) -> Any:
+        """Return a value of the metadata as its type has it."""
+        inner = typing.get_args(hint)
+        if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+            hints = dict(_fields(hint))  # type: ignore[arg-type]
+            if set(value) != set(hints):
+                self.fail(key, f"{key} has the fields {', '.join(map(str, value))}", f"it needs {', '.join(hints)}")
+            return hint(**{name: self._plain(f"{key}.{name}", hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        if typing.get_origin(hint) is tuple and isinstance(value, list):
+            kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
+            if len(kinds) == len(value):
+                return tuple(self._plain(key, kind, item) for kind, item in zip(kinds, value, strict=True))
+        if typing.get_origin(hint) is typing.Literal and value in inner:
+            return value
+        if hint in (str, float, int) and type(value) is hint:
+            return value
+        self.fail(key, f"{key} is {value!r:.80}, which it cannot be")
 
     def records(self, part: str, record: type) -> list[Any]:
         count = self.value(part, int)

@@ -17,6 +17,7 @@ from adjoin.io.extension import (
     UNLIMITED,
     VERSION,
 )
+from adjoin.io.records import attributes_of
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, ContactPair, Frame, Geometry
@@ -111,27 +112,25 @@ class _Writer:
             link = frames.get((index, body.name))
             if link is not None and link.kind == "link" and (link.rotation, link.position) == IDENTITY_TRANSFORM:
                 self.carriers[index] = body.name
-                if body.mass == 0.0:
-                    self.extra += _tag("link", {"name": body.name, "massless": "1"})
+                if notes := _notes(body):
+                    self.extra += _tag("link", {"name": body.name, **notes})
             else:
-                self._hide(index, body.name, body.mass == 0.0)
+                self._hide(index, body.name, _notes(body))
         for frame in self.model.frames:
             if frame.body == WORLD and frame.kind == "link" and (frame.rotation, frame.position) == IDENTITY_TRANSFORM:
                 self.carriers[WORLD] = frame.name
                 break
         else:
-            self._hide(WORLD, "world", False)
+            self._hide(WORLD, "world", {})
 
-    def _hide(self, index: int, name: str, massless: bool) -> None:
+    def _hide(self, index: int, name: str, notes: dict[str, str]) -> None:
         used = {frame.name for frame in self.model.frames} | set(self.carriers.values())
         link = name if name not in used else _fresh(f"{name}/joint", used | self.taken)
         self.carriers[index] = link
         attributes = {"name": link, "hidden": "1"}
         if index != WORLD:
             attributes["body"] = name
-        if massless:
-            attributes["massless"] = "1"
-        self.extra += _tag("link", attributes)
+        self.extra += _tag("link", {**attributes, **notes})
 
     def _link(self, index: int) -> list[str]:
         part = self.model.fixture if index == WORLD else self.model.bodies[index]
@@ -228,13 +227,9 @@ class _Writer:
                     place = self._site_on_frame(frame)
                 lines += _tag("site", {"name": frame.name, **place})
         for actuator in model.actuators:
-            attributes = {"name": actuator.name, "joint": actuator.joint}
+            attributes = attributes_of(actuator, ("gear", "control_range", "force_range"))
             if any(gear != 1.0 for gear in actuator.gear):
                 attributes["gear"] = numbers(actuator.gear)
-            if actuator.gain != 1.0:
-                attributes["gain"] = number(actuator.gain)
-            if any(actuator.bias):
-                attributes["bias"] = numbers(actuator.bias)
             for name in ("control_range", "force_range"):
                 low, high = getattr(actuator, name)
                 kind = name.removesuffix("_range")
@@ -245,6 +240,11 @@ class _Writer:
                 elif math.isfinite(high):
                     attributes[f"{kind}_upper"] = number(high)
             lines += _tag("actuator", attributes)
+        for tendon in model.tendons:
+            path = [line for part in tendon.path for line in _tag("waypoint", attributes_of(part))]
+            lines += _tag("tendon", attributes_of(tendon, ("path",)), path)
+        for equality in model.equalities:
+            lines += _tag("equality", attributes_of(equality))
         lines += self._keyframes()
         for first, second in model.exclusions:
             lines += _tag("exclude", {"first": first, "second": second})
@@ -261,6 +261,8 @@ class _Writer:
             attributes["elliptic"] = "1"
         if model.impratio != 1.0:
             attributes["impratio"] = number(model.impratio)
+        if model.integrator:
+            attributes["integrator"] = model.integrator
         return _tag("adjoin", attributes, lines) if lines or len(attributes) > 1 else []
 
     def _site_on_frame(self, site: Frame) -> dict[str, str]:
@@ -284,11 +286,23 @@ class _Writer:
                 if any(v) or q != joint.type.neutral:
                     moving = {"v": numbers(v)} if any(v) else {}
                     children += _tag("joint", {"name": joint.name, "q": numbers(q), **moving})
+            stateful = [self.model.actuators[index].name for index in self.model.stateful_actuators]
+            active = dict(zip(stateful, key.activation, strict=False))
             for actuator, control in zip(self.model.actuators, key.control, strict=False):
-                if control:
-                    children += _tag("actuator", {"name": actuator.name, "control": number(control)})
+                state = {"activation": number(active[actuator.name])} if active.get(actuator.name) else {}
+                if control or state:
+                    children += _tag("actuator", {"name": actuator.name, "control": number(control), **state})
             lines += _tag("keyframe", {"name": key.name}, children)
         return lines
+
+
+def _notes(body: Body) -> dict[str, str]:
+    """Return what the extension says of a body: that it has no mass, and what of its weight is carried."""
+    notes = {"massless": "1"} if body.mass == 0.0 else {}
+    if body.compensated_mass:
+        notes["compensated_mass"] = number(body.compensated_mass)
+        notes["compensated_com"] = numbers(body.compensated_com)
+    return notes
 
 
 def _relative(frame: Frame, part: Geometry | Frame) -> Transform:

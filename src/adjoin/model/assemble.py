@@ -10,6 +10,7 @@ from adjoin.model.description import Description, JointDescription, LinkDescript
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.tendon import Waypoint
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_compose
 from adjoin.spatial.rotation import quaternion_normalize, tidy
@@ -30,6 +31,7 @@ class _Part:
     joint: Joint | None
     placement: Transform
     inertia: inertias.Inertia = inertias.ZERO_INERTIA
+    compensated: inertias.Inertia = inertias.ZERO_INERTIA
     links: list[LinkDescription] = field(default_factory=list)
 
 
@@ -94,6 +96,9 @@ def assemble(
         part = world if index == WORLD else parts[index]
         part.links.append(link)
         part.inertia = inertias.combined(part.inertia, inertias.transformed(pose, (link.mass, link.com, link.inertia)))
+        if link.compensated_mass:
+            carried = (link.compensated_mass, link.compensated_com, inertias.ZERO_INERTIA[2])
+            part.compensated = inertias.combined(part.compensated, inertias.transformed(pose, carried))
         if not link.hidden:
             frames.append(Frame(name, index, pose[1], pose[0]))
         for site, position, rotation in link.sites:
@@ -111,7 +116,8 @@ def assemble(
         mass, com, inertia = part.inertia
         inertia = flaws.check_body(part.name, mass, inertia, part.links, accept, repair, findings)
         rotation, position = part.placement
-        bodies.append(Body(part.name, part.parent, part.joint, position, rotation, mass, com, inertia))
+        carried, center, _ = part.compensated
+        bodies.append(Body(part.name, part.parent, part.joint, position, rotation, mass, com, inertia, carried, center))
     bodies = consistency.check_mimics(description, bodies, findings)
     model = _build(description, bodies, frames, shapes, Fixture(*world.inertia))
     doubtful = [part for part in parts if not all(link.massless for link in part.links) and _may_be_singular(part)]
@@ -201,7 +207,16 @@ def _build(
     joints = {body.joint.name for body in bodies}
     names = {frame.name for frame in frames}
     shape_names = {shape.name for shape in shapes}
-    actuators = tuple(actuator for actuator in description.actuators if actuator.joint in joints)
+    tendons = tuple(t for t in description.tendons if all(_is_kept(part, joints, names) for part in t.path))
+    tendon_names = {tendon.name for tendon in tendons}
+    actuators = tuple(
+        a
+        for a in description.actuators
+        if ({a.joint} - {""} <= joints and {a.tendon} - {""} <= tendon_names)
+        and {a.site, a.body, a.reference} - {""} <= names
+    )
+    ends = {"joint": joints, "tendon": tendon_names}
+    equalities = tuple(e for e in description.equalities if {e.first, e.second} - {""} <= ends.get(e.kind, names))
     independent = [body.joint for body in bodies if body.joint.nq]
     keyframes = [
         Keyframe(
@@ -209,6 +224,7 @@ def _build(
             q=tuple(x for joint in independent for x in key.q.get(joint.name, joint.type.neutral)),
             v=tuple(x for joint in independent for x in key.v.get(joint.name, (0.0,) * joint.type.nv)),
             control=tuple(key.control.get(actuator.name, 0.0) for actuator in actuators),
+            activation=tuple(key.activation.get(a.name, 0.0) for a in actuators if a.dynamics != "none"),
         )
         for key in description.keyframes
     ]
@@ -221,6 +237,15 @@ def _build(
         keyframes=tuple(keyframes),
         exclusions=tuple(pair for pair in description.exclusions if names.issuperset(pair)),
         pairs=tuple(pair for pair in description.pairs if shape_names.issuperset((pair.first, pair.second))),
+        tendons=tendons,
+        equalities=equalities,
         fixture=fixture,
         **description.more,
     )
+
+
+def _is_kept(part: Waypoint, joints: Collection[str], frames: Collection[str]) -> bool:
+    """Return whether what a tendon runs over is in the model."""
+    if part.kind == "joint":
+        return part.name in joints
+    return part.kind == "pulley" or (part.name in frames and (not part.side or part.side in frames))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adjoin.model.model import Model
 
 Placed = TypeVar("Placed", Frame, Geometry)
+_TARGETS = ("joint", "tendon", "site", "body", "reference")
 
 
 def attach(
@@ -85,6 +86,8 @@ def attach(
         ),
         exclusions=model.exclusions + other.exclusions,
         pairs=model.pairs + other.pairs,
+        tendons=model.tendons + other.tendons,
+        equalities=model.equalities + other.equalities,
         fixture=fixture,
     )
 
@@ -121,6 +124,8 @@ def forest(
         keyframes=(),
         exclusions=(),
         pairs=(),
+        tendons=(),
+        equalities=(),
         fixture=Fixture(),
     )
     for key, model in models.items():
@@ -134,6 +139,9 @@ def renamed(model: "Model", prefix: str) -> "Model":
     if not prefix:
         return model
 
+    def named(item: Any, *fields: str) -> Any:
+        return replace(item, **{field: prefix + getattr(item, field) for field in fields if getattr(item, field)})
+
     def joint(old: Joint) -> Joint:
         mimic = replace(old.mimic, joint=prefix + old.mimic.joint) if old.mimic else None
         return replace(old, name=prefix + old.name, mimic=mimic)
@@ -143,10 +151,15 @@ def renamed(model: "Model", prefix: str) -> "Model":
         bodies=tuple(replace(b, name=prefix + b.name, joint=joint(b.joint)) for b in model.bodies),
         frames=tuple(replace(f, name=prefix + f.name) for f in model.frames),
         geometries=tuple(replace(g, name=prefix + g.name, link=prefix + g.link) for g in model.geometries),
-        actuators=tuple(replace(a, name=prefix + a.name, joint=prefix + a.joint) for a in model.actuators),
+        actuators=tuple(named(a, "name", *_TARGETS) for a in model.actuators),
         keyframes=tuple(replace(k, name=prefix + k.name) for k in model.keyframes),
         exclusions=tuple((prefix + first, prefix + second) for first, second in model.exclusions),
-        pairs=tuple(replace(p, first=prefix + p.first, second=prefix + p.second) for p in model.pairs),
+        pairs=tuple(named(p, "first", "second") for p in model.pairs),
+        tendons=tuple(
+            replace(t, name=prefix + t.name, path=tuple(named(part, "name", "side") for part in t.path))
+            for t in model.tendons
+        ),
+        equalities=tuple(named(e, "name", "first", "second") for e in model.equalities),
     )
 
 
@@ -161,7 +174,7 @@ def _pose(position: Sequence[float], rotation: Sequence[float]) -> Transform:
 
 
 def _check_names(model: "Model", other: "Model", prefix: str) -> None:
-    for what in ("bodies", "joints", "frames", "geometries", "actuators", "keyframes"):
+    for what in ("bodies", "joints", "frames", "geometries", "actuators", "keyframes", "tendons", "equalities"):
         taken = {item.name for item in getattr(model, what)}
         both = sorted(prefix + item.name for item in getattr(other, what) if prefix + item.name in taken)
         if both:
@@ -202,4 +215,12 @@ def _extended(key: Keyframe, owner: "Model", bodies: Sequence[Body], actuators: 
             q += joint.type.neutral
             v += (0.0,) * joint.nv
     known = dict(zip([actuator.name for actuator in owner.actuators], key.control, strict=False))
-    return replace(key, q=tuple(q), v=tuple(v), control=tuple(known.get(a.name, 0.0) for a in actuators))
+    stateful = [owner.actuators[index].name for index in owner.stateful_actuators]
+    active = dict(zip(stateful, key.activation, strict=False))
+    return replace(
+        key,
+        q=tuple(q),
+        v=tuple(v),
+        control=tuple(known.get(a.name, 0.0) for a in actuators),
+        activation=tuple(active.get(a.name, 0.0) for a in actuators if a.dynamics != "none"),
+    )

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoin.errors import Location
+from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import Actuator, ContactPair, Geometry
+from adjoin.model.tendon import Tendon
 from adjoin.spatial.vector import IDENTITY, ZERO
 
 
@@ -30,6 +32,8 @@ class LinkDescription:
         massless: whether the file says that having no mass is meant.
         body: what to call the body that this link moves with, if not by the link's own name.
         hidden: whether the link is only there to carry a joint, and gets no frame.
+        compensated_mass: the mass whose weight a force carries, kg.
+        compensated_com: its center in the link's frame, m.
     """
 
     name: str
@@ -44,6 +48,8 @@ class LinkDescription:
     massless: bool = False
     body: str | None = None
     hidden: bool = False
+    compensated_mass: float = 0.0
+    compensated_com: Vec3 = ZERO
 
 
 @dataclass
@@ -78,12 +84,14 @@ class KeyframeDescription:
         q: joint name to its coordinates.
         v: joint name to its velocity.
         control: actuator name to its control.
+        activation: actuator name to its activation.
     """
 
     name: str
     q: dict[str, tuple[float, ...]]
     v: dict[str, tuple[float, ...]] = field(default_factory=dict)
     control: dict[str, float] = field(default_factory=dict)
+    activation: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -99,6 +107,8 @@ class Description:
         keyframes: named states.
         exclusions: see `Model`.
         pairs: see `Model`.
+        tendons: see `Model`.
+        equalities: see `Model`.
         more: further fields of `Model`: gravity, parents_touch.
     """
 
@@ -110,4 +120,6 @@ class Description:
     keyframes: list[KeyframeDescription] = field(default_factory=list)
     exclusions: list[tuple[str, str]] = field(default_factory=list)
     pairs: list[ContactPair] = field(default_factory=list)
+    tendons: list[Tendon] = field(default_factory=list)
+    equalities: list[EqualityConstraint] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)

@@ -37,7 +37,9 @@ class Joint:
         lower: least q of a one-dimensional joint, rad or m; -inf if there is none.
         upper: greatest q of a one-dimensional joint; of a ball joint, the greatest angle from its neutral pose, rad.
         velocity_limit: rad/s or m/s.
-        effort_limit: N m or N.
+        effort_limit: the greatest sum of the forces of its actuators, N m or N.
+        motor_carries_weight: 1 if gravity compensation counts as a force of its actuators.
+        lopsided_effort: least and greatest such sum, where they are not alike; none where they are.
         damping: N m s/rad or N s/m, per degree of freedom.
         friction: dry friction, N m or N, per degree of freedom.
         armature: inertia of the drive seen at the joint, kg m^2 or kg, per degree of freedom.
@@ -59,6 +61,8 @@ class Joint:
     upper: float = math.inf
     velocity_limit: float = math.inf
     effort_limit: float = math.inf
+    motor_carries_weight: int = 0
+    lopsided_effort: tuple[float, ...] = ()
     damping: tuple[float, ...] = ()
     friction: tuple[float, ...] = ()
     armature: tuple[float, ...] = ()
@@ -85,6 +89,12 @@ class Joint:
     def type(self) -> JointType:
         """Return what joints of this kind have in common: sizes, motion, limits."""
         return JOINT_TYPES[self.kind]
+
+    @property
+    def effort_range(self) -> tuple[float, float]:
+        """Return the least and the greatest force that its actuators may add up to, N m or N."""
+        least, greatest = self.lopsided_effort or (-self.effort_limit, self.effort_limit)
+        return least, greatest
 
     @property
     def turns_about_axis(self) -> bool:

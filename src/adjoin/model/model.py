@@ -10,8 +10,10 @@ import torch
 
 from adjoin.errors import ModelError, unknown_name
 from adjoin.model import actuators, compose, digest, manifold, parameters, summary, validate
+from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, JointCoordinates, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.tendon import Tendon
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +29,15 @@ class Model:
         keyframes: named states.
         exclusions: pairs of frame names whose shapes never touch.
         pairs: pairs of shapes that touch with constants of their own.
+        tendons: combinations of joints, and strings.
+        equalities: what is held together.
         fixture: what is welded to the world.
         gravity: acceleration of free fall in world axes, m/s^2.
         parents_touch: whether shapes of a body and of its parent can touch.
         elliptic: whether friction of MuJoCo's soft contact is bounded by a cone instead of a pyramid.
         impratio: MuJoCo's: how much harder friction is than the normal, in a cone.
+        integrator: how the file says that steps are taken, in MuJoCo's words: "Euler", "implicitfast" or "RK4"; ""
+            where it says nothing. See `simulation.integrators`.
     """
 
     name: str
@@ -42,11 +48,14 @@ class Model:
     keyframes: tuple[Keyframe, ...] = ()
     exclusions: tuple[tuple[str, str], ...] = ()
     pairs: tuple[ContactPair, ...] = ()
+    tendons: tuple[Tendon, ...] = ()
+    equalities: tuple[EqualityConstraint, ...] = ()
     fixture: Fixture = NO_FIXTURE
     gravity: Vec3 = (0.0, 0.0, -9.81)
     parents_touch: bool = False
     elliptic: bool = False
     impratio: float = 1.0
+    integrator: str = ""
 
     def __post_init__(self):
         validate.check(self)
@@ -67,6 +76,16 @@ class Model:
     def nu(self) -> int:
         """Return numbers in a control: one per actuator."""
         return len(self.actuators)
+
+    @cached_property
+    def stateful_actuators(self) -> tuple[int, ...]:
+        """Return the indices of the actuators that have an activation, in its order."""
+        return tuple(index for index, actuator in enumerate(self.actuators) if actuator.dynamics != "none")
+
+    @property
+    def na(self) -> int:
+        """Return numbers in an activation."""
+        return len(self.stateful_actuators)
 
     @cached_property
     def joints(self) -> tuple[Joint, ...]:
@@ -147,6 +166,14 @@ class Model:
     def actuator_index(self, name: str) -> int:
         """Return index of an actuator, which is its place in the control, by name."""
         return _find("actuator", "actuators", name, [actuator.name for actuator in self.actuators])
+
+    def tendon_index(self, name: str) -> int:
+        """Return index of a tendon by name."""
+        return _find("tendon", "tendons", name, [tendon.name for tendon in self.tendons])
+
+    def equality_index(self, name: str) -> int:
+        """Return index of an equality constraint by name."""
+        return _find("equality", "equalities", name, [equality.name for equality in self.equalities])
 
     def keyframe(self, name: str) -> Keyframe:
         """Return a named state."""

@@ -48,6 +48,7 @@ class Parameter:
 
 
 _BODY, _SHAPE, _DRIVE, _JOINT = "bodies", "geometries", "actuators", "joints"
+_TENDON, _HELD = "tendons", "equalities"
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter("mass", _BODY, (), "kg", "mass", "mass"),
@@ -74,6 +75,18 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("actuator_gain", _DRIVE, (), "N m, N per control", "force per control", "gain"),
     Parameter("actuator_bias", _DRIVE, (3,), "N m, N", "force: constant, per length, per rate", "bias"),
     Parameter("actuator_gear", _DRIVE, (), "1", "gear of each actuator, one after the other per dof", "gear"),
+    Parameter("actuator_gain_slope", _DRIVE, (2,), "N per control", "gain per length, per rate", "gain_slope"),
+    Parameter("actuator_dynamics", _DRIVE, (3,), "s", "time constants of the activation", "dynamics_constants"),
+    Parameter("compensated_mass", _BODY, (), "kg", "mass whose weight a force carries", "compensated_mass"),
+    Parameter("tendon_stiffness", _TENDON, (), "N/m", "spring outside of its rest lengths", "stiffness"),
+    Parameter("tendon_damping", _TENDON, (), "N s/m", "viscous friction", "damping"),
+    Parameter("tendon_friction", _TENDON, (), "N", "dry friction", "friction"),
+    Parameter("tendon_spring_length", _TENDON, (2,), "m", "lengths at which its spring rests", "spring_length"),
+    Parameter("tendon_lower", _TENDON, (), "m", "least length, -inf if none", "lower"),
+    Parameter("tendon_upper", _TENDON, (), "m", "greatest length, inf if none", "upper"),
+    Parameter("equality_position", _HELD, (3,), "m", "point in the first frame", "position"),
+    Parameter("equality_coefficients", _HELD, (5,), "rad, m", "polynomial of joints and tendons", "coefficients"),
+    Parameter("equality_active", _HELD, (), "1", "1, or 0 to leave it out", "active"),
 )
 """All parameters, in order."""
 

@@ -29,6 +29,8 @@ class Body:
         mass: kg.
         com: center of mass in the body's frame, m.
         inertia: (xx, xy, xz, yy, yz, zz) about the center of mass, in the body's axes, kg m^2.
+        compensated_mass: the mass whose weight a force carries, kg: gravity compensation.
+        compensated_com: the center of that mass, m.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Body:
     mass: float = 0.0
     com: Vec3 = ZERO
     inertia: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    compensated_mass: float = 0.0
+    compensated_com: Vec3 = ZERO
 
 
 @dataclass(frozen=True)
@@ -144,28 +148,59 @@ class ContactPair:
 
 @dataclass(frozen=True)
 class Actuator:
-    """A drive on one joint: force = gain * control + bias[0] + bias[1] * length + bias[2] * rate.
+    """A drive: force = gain * input + bias[0] + bias[1] * length + bias[2] * rate.
 
-    Length is gear * q and rate is gear * v; the joint gets gear * force. A motor has bias 0; a position servo
-    has gain = kp and bias = (0, -kp, -kd); a velocity servo has gain = kv and bias = (0, 0, -kv).
+    It acts on one joint, tendon, site or body. On a joint, length is gear * q, rate is gear * v, and the joint gets
+    gear * force. The input is the control, or an activation that follows it. A motor has bias 0; a position servo has
+    gain = kp and bias = (0, -kp, -kd); a velocity servo has gain = kv and bias = (0, 0, -kv).
 
     Attributes:
         name: unique among the actuators.
-        joint: name of the joint.
-        gear: one entry per degree of freedom of the joint.
-        gain: force per control.
+        joint: name of the joint, if it acts on one.
+        gear: of a joint, one entry per degree of freedom; of a site, force and moment in the axes of the reference, or
+            its own; else one number.
+        gain: force per input.
         bias: see above.
         control_range: least and greatest control.
         force_range: least and greatest force, before the gear.
+        tendon: name of the tendon, if it acts on one.
+        site: name of the frame, if it acts on one.
+        body: name of the frame whose contacts it makes stick, if it does: adhesion.
+        reference: with a site: name of the frame that its motion is measured against, or that a crank slides on.
+        crank_length: of the rod between a site and its reference, m; 0 where it is no slider-crank.
+        axes: of the gear of a ball or free joint: the body's, those of its parent, or linear in the parent's and
+            angular in the body's.
+        gain_slope: what the gain has more per length, and per rate.
+        dynamics: how the activation follows the control; "none" where there is no activation.
+        dynamics_constants: MuJoCo's `dynprm`: the time constant; of muscles up and down, and of smoothing.
+        activation_range: least and greatest activation.
+        early: 1 if the force takes the activation of the step's end.
+        muscle_gain: MuJoCo's nine constants of a muscle, least and greatest length, and `acc0`; else none.
+        muscle_bias: the same, of its passive force.
+        enabled: 0 if it does nothing.
     """
 
     name: str
-    joint: str
+    joint: str = ""
     gear: tuple[float, ...] = (1.0,)
     gain: float = 1.0
     bias: Vec3 = ZERO
     control_range: tuple[float, float] = (-math.inf, math.inf)
     force_range: tuple[float, float] = (-math.inf, math.inf)
+    tendon: str = ""
+    site: str = ""
+    body: str = ""
+    reference: str = ""
+    crank_length: float = 0.0
+    axes: Literal["body", "parent", "mixed"] = "body"
+    gain_slope: tuple[float, float] = (0.0, 0.0)
+    dynamics: Literal["none", "integrator", "filter", "filterexact", "muscle"] = "none"
+    dynamics_constants: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    activation_range: tuple[float, float] = (-math.inf, math.inf)
+    early: int = 0
+    muscle_gain: tuple[float, ...] = ()
+    muscle_bias: tuple[float, ...] = ()
+    enabled: int = 1
 
 
 INITIAL = "qpos0"
@@ -181,12 +216,14 @@ class Keyframe:
         q: nq numbers.
         v: nv numbers.
         control: one number per actuator.
+        activation: one number per actuator that has an activation.
     """
 
     name: str
     q: tuple[float, ...]
     v: tuple[float, ...] = ()
     control: tuple[float, ...] = ()
+    activation: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

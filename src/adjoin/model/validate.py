@@ -19,6 +19,9 @@ MAX_NUMBER = 1e18
 MAX_MIMIC = 50
 """Joints of a chain in which each mimics the next."""
 
+INTEGRATORS = ("", "Euler", "Euler, explicit", "implicitfast", "RK4")
+"""What `Model.integrator` may be."""
+
 
 def check(model: "Model") -> None:
     """Raise `ModelError` where the model contradicts itself."""
@@ -29,6 +32,8 @@ def check(model: "Model") -> None:
         ("geometry", model.geometries),
         ("actuator", model.actuators),
         ("keyframe", model.keyframes),
+        ("tendon", model.tendons),
+        ("equality", model.equalities),
     ):
         _unique(what, [item.name for item in items])
     for index, body in enumerate(model.bodies):
@@ -51,12 +56,19 @@ def check(model: "Model") -> None:
                 raise ModelError(f"body {item.body} does not exist", subject=subject, field="body", remedy=remedy)
             _pose(subject, item.position, item.rotation)
     _shapes(model)
+    _tendons(model)
+    _equalities(model)
     _actuators(model)
     for key in model.keyframes:
-        for field, size in (("q", model.nq), ("v", model.nv), ("control", model.nu)):
+        sizes = {"q": model.nq, "v": model.nv, "control": model.nu, "activation": model.na}
+        for field, size in sizes.items():
             numbers = getattr(key, field)
             if numbers or field == "q":
                 _finite(Subject("keyframe", key.name), field, numbers, size)
+    if model.integrator not in INTEGRATORS:
+        known = f"integrators: {', '.join(filter(None, INTEGRATORS))}"
+        problem, subject = f"integrator {model.integrator!r} is unknown", Subject("model", model.name)
+        raise ModelError(problem, subject=subject, field="integrator", remedy=known)
     _finite(Subject("model", model.name), "gravity", model.gravity, 3)
     fixture = Subject("model", model.name)
     _finite(fixture, "fixture.mass", [model.fixture.mass])
@@ -138,6 +150,8 @@ def _joint(joint: Joint) -> None:
     for field in ("lower", "upper", "velocity_limit", "effort_limit"):
         if math.isnan(getattr(joint, field)):
             raise ModelError(f"{field} is nan", subject=subject, field=field, remedy="it must be a number or infinite")
+    if joint.lopsided_effort:
+        _finite(subject, "lopsided_effort", joint.lopsided_effort, 2)
     if joint.lower > joint.upper:
         problem = f"the lower limit {joint.lower:g} is above the upper limit {joint.upper:g}"
         raise ModelError(problem, subject=subject)
@@ -235,18 +249,97 @@ def _shapes(model: "Model") -> None:
                 raise ModelError(problem, field="contact exclusion", remedy=known)
 
 
+def _known(subject: Subject, field: str, what: str, name: str, names: Iterable[str]) -> None:
+    names = list(names)
+    if name not in names:
+        problem, known = unknown_name_parts(what, f"{what}s", name, names)
+        raise ModelError(problem, subject=subject, field=field, remedy=known)
+
+
+def _one_axis(subject: Subject, field: str, model: "Model", name: str) -> None:
+    joints = {body.joint.name: body.joint for body in model.bodies}
+    _known(subject, field, "joint", name, joints)
+    if joints[name].type.nv != 1:
+        problem = f"joint {name!r} is {joints[name].kind}"
+        raise ModelError(problem, subject=subject, field=field, remedy="only joints with one axis can be named here")
+
+
+def _tendons(model: "Model") -> None:
+    frames = [frame.name for frame in model.frames]
+    for tendon in model.tendons:
+        subject = Subject("tendon", tendon.name)
+        kinds = [part.kind for part in tendon.path]
+        if not kinds or ("joint" in kinds and set(kinds) != {"joint"}):
+            problem = "its path is empty, or has joints and points"
+            raise ModelError(problem, subject=subject, field="path", remedy="it must be of joints, or of points")
+        for before, part, after in zip(["", *kinds], tendon.path, [*kinds[1:], ""], strict=False):
+            _finite(subject, "path", (part.factor, part.radius, *part.position))
+            if part.kind == "joint":
+                _one_axis(subject, "path", model, part.name)
+            elif part.kind != "pulley":
+                _known(subject, "path", "frame", part.name, frames)
+            elif part.factor <= 0.0:
+                raise ModelError(f"a pulley divides by {part.factor:g}", subject=subject, field="path")
+            if part.side:
+                _known(subject, "path", "frame", part.side, frames)
+            if part.kind in ("sphere", "cylinder") and (before, after) != ("site", "site"):
+                remedy = "it needs a point before and one after it"
+                raise ModelError(f"a {part.kind} ends the path", subject=subject, field="path", remedy=remedy)
+        _finite(subject, "stiffness, damping, friction", (tendon.stiffness, tendon.damping, tendon.friction))
+        _finite(subject, "spring_length", tendon.spring_length, 2)
+
+
+def _equalities(model: "Model") -> None:
+    names = {
+        "connect": [frame.name for frame in model.frames],
+        "weld": [frame.name for frame in model.frames],
+        "joint": [joint.name for joint in model.joints],
+        "tendon": [tendon.name for tendon in model.tendons],
+    }
+    for equality in model.equalities:
+        subject = Subject("equality", equality.name)
+        if equality.kind not in names:
+            known = f"kinds: {', '.join(names)}"
+            raise ModelError(f"kind {equality.kind!r} is unknown", subject=subject, field="kind", remedy=known)
+        what = "frame" if equality.kind in ("connect", "weld") else equality.kind
+        for field in ("first", "second") if equality.second else ("first",):
+            _known(subject, field, what, getattr(equality, field), names[equality.kind])
+            if equality.kind == "joint":
+                _one_axis(subject, field, model, getattr(equality, field))
+        _pose(subject, equality.position, equality.rotation)
+        _finite(subject, "other_position", equality.other_position, 3)
+        _finite(subject, "coefficients", equality.coefficients, 5)
+
+
 def _actuators(model: "Model") -> None:
     joints = {body.joint.name: body.joint for body in model.bodies}
+    frames = [frame.name for frame in model.frames]
     for actuator in model.actuators:
         subject = Subject("actuator", actuator.name)
-        joint = joints.get(actuator.joint)
-        if joint is None:
-            problem, known = unknown_name_parts("joint", "joints", actuator.joint, joints)
-            raise ModelError(problem, subject=subject, field="joint", remedy=known)
-        _finite(subject, "gear", actuator.gear, joint.type.nv)
-        _finite(subject, "gain", [actuator.gain])
+        targets = [field for field in ("joint", "tendon", "site", "body") if getattr(actuator, field)]
+        if len(targets) != 1:
+            problem = f"it acts on {', '.join(targets) or 'nothing'}"
+            remedy = "name one joint, tendon, site or body"
+            raise ModelError(problem, subject=subject, field="joint", remedy=remedy)
+        size = 1
+        if actuator.joint:
+            _known(subject, "joint", "joint", actuator.joint, joints)
+            size = joints[actuator.joint].type.nv
+        elif actuator.tendon:
+            _known(subject, "tendon", "tendon", actuator.tendon, [tendon.name for tendon in model.tendons])
+        else:
+            _known(subject, targets[0], "frame", actuator.site or actuator.body, frames)
+            size = 6 if actuator.site and not actuator.crank_length else 1
+        if actuator.reference:
+            _known(subject, "reference", "frame", actuator.reference, frames)
+        _finite(subject, "gear", actuator.gear, size)
+        _finite(subject, "gain", [actuator.gain, *actuator.gain_slope])
         _finite(subject, "bias", actuator.bias, 3)
-        for field in ("control_range", "force_range"):
+        _finite(subject, "dynamics_constants", actuator.dynamics_constants, 3)
+        for field in ("muscle_gain", "muscle_bias"):
+            if getattr(actuator, field):
+                _finite(subject, field, getattr(actuator, field), 12)
+        for field in ("control_range", "force_range", "activation_range"):
             low, high = getattr(actuator, field)
             if not low <= high:
                 raise ModelError(f"{field} ({low:g}, {high:g}) is reversed", subject=subject, field=field)

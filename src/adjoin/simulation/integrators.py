@@ -6,10 +6,11 @@
 | `RK4()` | 4 | smooth systems, without contacts, joint limits, joint friction and equalities |
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from adjoin.collision.contact_list import find_contacts
 from adjoin.constraints.blocks import Block, ContactBlock, EqualityBlock, JointFrictionBlock, UnilateralBlock
@@ -17,13 +18,19 @@ from adjoin.constraints.rows import Contact, contacts, joint_frictions
 from adjoin.constraints.solver import FreeMotion, Scene, Solver
 from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
+from adjoin.dynamics.linear import Rows, dot, eliminate, is_zero
 from adjoin.dynamics.rnea import inverse_dynamics
+from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.model.manifold import integrate, rate
-from adjoin.simulation.actuation import effort_of
+from adjoin.model.parts import WORLD
+from adjoin.simulation.activation import next_activations
+from adjoin.simulation.actuation import Effort, effort_of
 from adjoin.simulation.euler import move, straight
 from adjoin.simulation.step import Listed, StepResult
+from adjoin.spatial import vector
+from adjoin.spatial.inertia import to_matrix
 from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.trace import loop, select
 
@@ -53,9 +60,22 @@ class Equations(NamedTuple):
 class SemiImplicit:
     """Semi-implicit Euler with impulses: H dv = dt (forces - bias) + Jᵀ impulses, then q moves with v + dv.
 
-    H is the inertia matrix plus dt times the damping of joints and actuators, which makes them implicit. The bias is
-    what going on straight takes, and v + dv is in the axes of the beginning: see `euler`.
+    H is the inertia matrix plus dt times the damping that is implicit. The bias is what going on straight takes, and
+    v + dv is in the axes of the beginning: see `euler`.
+
+    Attributes:
+        implicit: which damping is implicit: "all", that of joints and actuators, as MuJoCo's implicitfast has it;
+            "joints", as its Euler has it; or "none".
+        gyroscopic: whether the velocity of bodies that move freely and carry nothing acts implicitly too, as in
+            MuJoCo's implicitfast; it keeps bodies that spin fast from gaining energy.
     """
+
+    implicit: Literal["all", "joints", "none"] = "all"
+    gyroscopic: bool = False
+
+    def __post_init__(self):
+        if self.implicit not in ("all", "joints", "none"):
+            raise InputError(f"SemiImplicit: implicit must be 'all', 'joints' or 'none', got {self.implicit!r}")
 
     def require(self, name: str, blocks: Sequence[Block]) -> None:
         """Accept any constraints."""
@@ -64,23 +84,54 @@ class SemiImplicit:
         """Return the robot, what solves its constraints, and a step without them."""
         state, solver = plant.at(q, v)
         dt, robot = plant.world.dt, state.robot
-        effort = effort_of(state, plant.control)
-        extra = [dt * d for d in effort.damping]
+        effort = effort_of(state, plant.control, plant.activation, dt)
+        state.computed["effort"] = effort
         inertia = crba_of(state)
-        for dof, more in enumerate(extra):
-            inertia[dof][dof] = inertia[dof][dof] + more
+        damping = self._damping(effort, dt, robot)
+        inertia = [
+            [m if is_zero(d) else m + d for m, d in zip(*rows, strict=True)]
+            for rows in zip(inertia, damping, strict=True)
+        ]
         onwards = straight(robot.model, state.v)
-        rhs = [dt * (f - b) for f, b in zip(effort.force, inverse_dynamics(state, onwards), strict=True)]
+        # Armature resists what changes the straight motion, not what turns the axes that it is written in.
+        coasting = [m * x for m, x in zip(robot.numbers("armature"), onwards, strict=True)]
+        force = [f if is_zero(c) else f + c for f, c in zip(effort.force, coasting, strict=True)]
+        rhs = [dt * (f - b) for f, b in zip(force, inverse_dynamics(state, onwards), strict=True)]
 
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
             """H dv - rhs."""
             needed = inverse_dynamics(state, [x / dt + y for x, y in zip(dv, onwards, strict=True)])
-            parts = zip(needed, effort.force, extra, dv, strict=True)
-            return [dt * (need - force) + more * x for need, force, more, x in parts]
+            parts = zip(needed, force, damping, strict=True)
+            return [dt * (need - given) + dot(row, dv) for need, given, row in parts]
 
         masses = robot.numbers("mass")
         mass = math.fsum(masses) if all(map(is_number, masses)) else sum(masses, 0.0)
-        return state, solver, FreeMotion(inertia, extra, rhs, residual, mass, dt)
+        return state, solver, FreeMotion(inertia, damping, rhs, residual, mass, dt)
+
+    def _moved(
+        self, state: State, free: FreeMotion, change: Sequence[Scalar]
+    ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+        """Return q and v after the step, and the acceleration."""
+        change = gyroscopic_change(state, free, change) if self.gyroscopic else change
+        following = [a + b for a, b in zip(state.v, change, strict=True)]
+        place, velocity = move(state.robot.model, state.q, following, free.dt)
+        return place, velocity, [x / free.dt for x in change]
+
+    def _damping(self, effort: Effort, dt: float, robot: Robot) -> Rows:
+        """Return dt times the damping that is implicit, between coordinates of which one carries the other."""
+        rows: Rows = [[0.0] * robot.nv for _ in range(robot.nv)]
+        if self.implicit == "none":
+            return rows
+        for i, damping in enumerate(effort.joint_damping):
+            rows[i][i] = damping
+        if self.implicit == "all":
+            for body, directions in enumerate(robot.subspaces):
+                related = {dof for other in robot.ancestors(body) for dof, _ in robot.subspaces[other]}
+                for (i, _), j in itertools.product(directions, sorted(related)):
+                    rows[i][j] = rows[j][i] = effort.coupled_damping[i][j]
+            for i, damping in enumerate(effort.joint_damping):
+                rows[i][i] = damping + effort.coupled_damping[i][i]
+        return [[dt * x for x in row] for row in rows]
 
     def equations(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> Equations:
         """Return the equations of a step: what a solver gets."""
@@ -97,11 +148,10 @@ class SemiImplicit:
             return self._advance_listed(plant, q, v)
         state, free, touching, blocks, solver = self.equations(plant, q, v)
         solution = solver.solve(free, blocks, start)
-        following = [a + b for a, b in zip(state.v, solution.change, strict=True)]
-        place, velocity = move(plant.model, state.q, following, free.dt)
-        acceleration = [x / free.dt for x in solution.change]
+        place, velocity, acceleration = self._moved(state, free, solution.change)
         stages = {**_stages(free), "impulses": solution.impulses}
-        return StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
+        result = StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
+        return self._with_activation(result, plant, state)
 
     def _advance_listed(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> StepResult:
         """One step whose contacts are a list."""
@@ -110,11 +160,44 @@ class SemiImplicit:
         contacts = find_contacts(state, world.candidates, solver.tangent) if world.candidates.pairs else None
         scene = Scene(state, world.candidates, contacts, world.constraints, world.limits, world.inverse_weights)
         solution = solver.solve_listed(free, scene)
-        following = [a + b for a, b in zip(state.v, solution.change, strict=True)]
-        place, velocity = move(plant.model, state.q, following, free.dt)
-        acceleration = [x / free.dt for x in solution.change]
+        place, velocity, acceleration = self._moved(state, free, solution.change)
         touching = Listed(contacts, world.candidates.max_contacts, solution.visit)
-        return StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
+        result = StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
+        return self._with_activation(result, plant, state)
+
+    def _with_activation(self, result: StepResult, plant: "Plant", state: State) -> StepResult:
+        """Return a result with the activations after the step, and the forces of its beginning."""
+        effort: Effort = state.computed["effort"]
+        following = next_activations(state, plant.activation, effort.activation_rates, plant.world.dt)
+        return result._replace(activation=following, effort=effort)
+
+
+def gyroscopic_change(state: State, free: FreeMotion, change: Sequence[Scalar]) -> list[Scalar]:
+    """The change of velocity where the gyroscopic forces of single bodies, which depend on it, are those of the end."""
+    robot, found = state.robot, list(change)
+    for body in range(robot.count):
+        links = [frame for frame in robot.model.frames if frame.body == body and frame.kind == "link"]
+        alone = robot.parents[body] == WORLD and body not in robot.parents and len(links) <= 1
+        if not alone or not robot.joint(body).type.floating:
+            continue
+        at = robot.model.coordinates[body].v_slice
+        omega = vector.vector3(state.v[at][3:])
+        _, first, about = robot.regrouped_inertias[body]
+        matrix = to_matrix(about)
+        block = [row[at] for row in free.inertia[at]]
+        impulse = [dot(row, change[at]) for row in block]
+        for k, axis in enumerate(vector.AXES):
+            # d/dω of ω x (ω x m c), and of ω x I ω.
+            swing = vector.add(
+                vector.cross(axis, vector.cross(omega, first)), vector.cross(omega, vector.cross(axis, first))
+            )
+            turn = vector.add(
+                vector.cross(axis, vector.apply(matrix, omega)), vector.cross(omega, vector.apply(matrix, axis))
+            )
+            for row, slope in enumerate((*swing, *turn)):
+                block[row][3 + k] = block[row][3 + k] + free.dt * slope
+        found[at] = eliminate(block, impulse)
+    return found
 
 
 def _stages(free: FreeMotion) -> dict[str, list[Scalar]]:
@@ -148,13 +231,17 @@ class RK4:
         self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None = None
     ) -> StepResult:
         """Take one step; see `Integrator`."""
+        if plant.model.na:
+            raise InputError(f"RK4: {plant.model.name!r} has actuators with activations; use ConstrainedRK4()")
         dt, first = plant.world.dt, [*q, *v]
 
         def slope(here: Sequence[Scalar]) -> list[Scalar]:
             place, velocity = here[: len(q)], here[len(q) :]
             state, _ = plant.at(place, velocity)
             self.require(plant.model.name, joint_frictions(state, dt))
-            forces = effort_of(state, plant.control).force
+            forces = effort_of(state, plant.control, plant.activation, dt).force
+            coasting = zip(state.robot.numbers("armature"), straight(plant.model, velocity), strict=True)
+            forces = [f if is_zero(m * x) else f + m * x for f, (m, x) in zip(forces, coasting, strict=True)]
             acted = State(state.robot, place, velocity, tau=forces, external=state.external)
             return [*rate(plant.model, place, velocity), *aba_of(acted)]
 
@@ -168,4 +255,4 @@ class RK4:
         _, last = loop(4, stage, ([0.0] * len(first), first))
         place, velocity = integrate(plant.model, last[: len(q)], [0.0] * len(v)), last[len(q) :]
         acceleration = [(b - a) / dt for a, b in zip(v, velocity, strict=True)]
-        return StepResult(place, velocity, acceleration, [], [], [], {})
+        return StepResult(place, velocity, acceleration, [], [], [], {}, plant.activation)

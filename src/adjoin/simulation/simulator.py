@@ -42,7 +42,8 @@ class Simulator:
             (..., rows, columns).
         constraints: `FrameConstraint`s, frames held to the world or to one another, and `JointEquality`s.
         limits: Whether joints have limits.
-        integrator: How steps are taken: `SemiImplicit()`, which is the default, or `RK4()`.
+        integrator: How steps are taken: `SemiImplicit(...)`, `RK4()` or `ConstrainedRK4()`; by default what the model's
+            file says, else `SemiImplicit()`.
         max_contacts: How many contacts an environment may have at once, where they are a list; by default enough for
             a robot. An environment that has more gets the status 3.
         residual: What the model lacks: a traced function of `q`, `v`, `control` and named tensors that returns
@@ -132,6 +133,7 @@ class Simulator:
             device: The device, where no tensor is given.
         """
         shape = (batch,) if isinstance(batch, int) else tuple(batch)
+        key = None
         if isinstance(q, str):
             key = self.model.keyframe(q)
             like = v if v is not None else torch.empty(0, dtype=dtype or torch.get_default_dtype(), device=device)
@@ -153,6 +155,8 @@ class Simulator:
             ) from None
         carry = self.world.carry.items()
         memory = {name: q.new_zeros((*both, *shape)) for name, shape in carry if name not in ("q", "v")}
+        if key is not None and key.activation:
+            memory["activation"] = q.new_tensor(key.activation).expand(*both, -1)
         return SimulatorState(q.expand(*both, q.shape[-1]), v.expand(*both, v.shape[-1]), memory)
 
     def reset(self, state: SimulatorState, mask: torch.Tensor, to: SimulatorState | None = None) -> SimulatorState:

@@ -19,6 +19,7 @@ from adjoin.spatial.scalar import Scalar
 from adjoin.trace import select, to_float
 
 if TYPE_CHECKING:
+    from adjoin.simulation.actuation import Effort
     from adjoin.simulation.world import Plant
 
 STAGES = ("state", "control", "parameters", "forces", "inertia", "impulses", "velocity", "configuration")
@@ -36,6 +37,8 @@ class StepResult(NamedTuple):
         contacts: The contacts: one after the other, or a list.
         modes: What each constraint does, see `ConstraintSolution`.
         stages: Intermediate results by name, see `STAGES`.
+        activation: The activations after the step, na scalars.
+        effort: The forces of actuators and other parts, as the step begins.
     """
 
     q: list[Scalar]
@@ -45,6 +48,8 @@ class StepResult(NamedTuple):
     contacts: "list[Contact] | Listed"
     modes: list[Scalar]
     stages: dict[str, list[Scalar]]
+    activation: Sequence[Scalar] = ()
+    effort: "Effort | None" = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,17 @@ from adjoin.compiler.runtime.function import Table
 from adjoin.constraints.blocks import Block, UnilateralBlock
 from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.pgs import PGS
-from adjoin.constraints.rows import GROUND, Contact, Equality, contacts, equalities, joint_frictions, joint_limits
+from adjoin.constraints.rows import (
+    GROUND,
+    Contact,
+    Equality,
+    contacts,
+    equalities,
+    joint_frictions,
+    joint_limits,
+    model_equalities,
+    tendon_blocks,
+)
 from adjoin.constraints.solver import ListedSolver, Solver
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, State
@@ -36,6 +46,7 @@ from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
 from adjoin.simulation.integrators import SemiImplicit
+from adjoin.simulation.runge_kutta import ConstrainedRK4
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW
 from adjoin.simulation.step import Integrator, Listed, Step
 from adjoin.spatial.scalar import Scalar
@@ -46,7 +57,16 @@ FARTHEST = 1e10  # m: what is farther away has exploded
 FORCE = "force"
 TERRAIN = "terrain"
 CONTACT = "contact_"
-UNBOUNDED = ("lower", "upper")
+INTEGRATORS: dict[str, Integrator] = {
+    "": SemiImplicit(),
+    "Euler": SemiImplicit("joints"),
+    "Euler, explicit": SemiImplicit("none"),
+    "implicitfast": SemiImplicit(gyroscopic=True),
+    "RK4": ConstrainedRK4(),
+}
+"""How steps are taken where only the model says so."""
+
+UNBOUNDED = ("lower", "upper", "tendon_lower", "tendon_upper")
 """Parameters that may be infinite."""
 
 Values = dict[str, Any]
@@ -109,6 +129,7 @@ class World:
             candidates = [pair for pair in candidates if has_closed_form(kinds[pair.first], kinds[pair.second])]
         if terrain is not None:
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
+        options.setdefault("integrator", INTEGRATORS[model.integrator])
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
         if world.listed:
             if terrain is not None:
@@ -144,6 +165,8 @@ class World:
         """Return the names and shapes of what a step hands to the next."""
         rows = sum(len(contact.block.rows) for contact in self.contacts)
         memory = {"impulses": (rows,)} if self.contact.warm and rows else {}
+        if self.model.na:
+            memory["activation"] = (self.model.na,)
         return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **memory}
 
     @property
@@ -210,7 +233,8 @@ class World:
     def other_blocks(self, state: State) -> list[Block]:
         """Return all constraints of a state but its contacts."""
         limits = joint_limits(state) if self.limits else []
-        return [*limits, *joint_frictions(state, self.dt), *equalities(state, self.constraints)]
+        blocks = [*limits, *joint_frictions(state, self.dt), *tendon_blocks(state, self.dt, self.limits)]
+        return [*blocks, *equalities(state, self.constraints), *model_equalities(state)]
 
     # The step
 
@@ -235,9 +259,11 @@ class World:
             The carry after it, frozen where the step went wrong; and the step, for what else is asked of it.
         """
         q, v, status = list(carry["q"]), list(carry["v"]), carry["status"]
+        plant = replace(plant, activation=list(carry.get("activation", ())))
         result = self.integrator.advance(plant, q, v, carry.get("impulses"))
         speed, place = (sum((x * x for x in part), 0.0) for part in (result.v, result.q))
-        finite = sum((abs(x) for x in (*result.v, *result.q, *plant.finite_parameters)), 0.0) < math.inf
+        numbers = (*result.v, *result.q, *result.activation, *plant.finite_parameters)
+        finite = sum((abs(x) for x in numbers), 0.0) < math.inf
         fine = finite & (speed < FASTEST**2) & (place < FARTHEST**2)
         wrong = select(finite, float(EXPLODED), float(NOT_FINITE))
         if isinstance(result.contacts, Listed):
@@ -250,6 +276,8 @@ class World:
             return [select(going, a, b) for a, b in zip(new, detach(old), strict=True)]
 
         following: Values = {"q": unless_frozen(result.q, q), "v": unless_frozen(result.v, v), "status": after}
+        if "activation" in carry:
+            following["activation"] = unless_frozen(result.activation, list(carry["activation"]))
         if "impulses" in carry:
             kept = list(carry["impulses"])
             following["impulses"] = unless_frozen(result.impulses[: len(kept)], kept)
@@ -264,6 +292,7 @@ class Plant:
         world: What is simulated.
         params: Values of parameters by name; the others are the world's own.
         control: nu scalars.
+        activation: na scalars.
         external: Frame name -> six scalars, [force; moment] at the frame's origin in world axes.
         tensors: Named tensors, for the residual.
     """
@@ -273,6 +302,7 @@ class Plant:
     control: Sequence[Scalar] = ()
     external: Values = field(default_factory=dict)
     tensors: Values = field(default_factory=dict)
+    activation: Sequence[Scalar] = ()
 
     @property
     def model(self) -> Model:

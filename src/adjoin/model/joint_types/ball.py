@@ -73,6 +73,9 @@ class Ball(JointType):
     def normalize(self, q: Sequence[Scalar]) -> list[Scalar]:
         return [*q[:-4], *quaternion_normalize(_quaternion(q))]
 
+    def chart_rate(self, offset: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        return [*v[:-3], *so3_log_slope(vector.vector3(offset[-3:]), vector.vector3(v[-3:]))]
+
     def clamp(self, q: Sequence[Scalar], lower: Scalar, upper: Scalar) -> list[Scalar]:
         if not is_bound(upper):
             return list(q)
@@ -178,6 +181,10 @@ class Free(Ball):
         position = vector.add(vector.vector3(q[:3]), path)
         moved = [*position, *quaternion_normalize(quaternion_multiply(here, turn))]
         return moved, [*vector.apply_transposed(from_quaternion(turn), linear), *angular]
+
+    def turned(self, q0: Sequence[Scalar], q1: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        linear = vector.apply(from_quaternion(_quaternion(q0)), vector.vector3(v[:3]))
+        return [*vector.apply_transposed(from_quaternion(_quaternion(q1)), linear), *v[3:]]
 
     def clamp(self, q: Sequence[Scalar], lower: Scalar, upper: Scalar) -> list[Scalar]:
         return list(q)

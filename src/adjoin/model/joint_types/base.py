@@ -143,6 +143,19 @@ class JointType:
         """Return the q after a time step, and v, given in the axes of the step's beginning, in the axes of its end."""
         return self.integrate(q, [dt * x for x in v]), list(v)
 
+    def chart_rate(self, offset: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        """Return how fast coordinates about a configuration change where they are `offset`: those of `advance`.
+
+        Args:
+            offset: the coordinates: dt times the velocity that `advance` takes.
+            v: the velocity there, in the axes of the configuration that they are about.
+        """
+        return list(v)
+
+    def turned(self, q0: Sequence[Scalar], q1: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        """Return v, given in the axes of the body at q0, in those at q1."""
+        return list(v)
+
     # Limits and ranges
 
     def clamp(self, q: Sequence[Scalar], lower: Scalar, upper: Scalar) -> list[Scalar]:

@@ -82,6 +82,9 @@ class Planar(JointType):
         velocity = vector.apply_transposed(_about_z(dt * v[2]), (v[0], v[1], 0.0))[:2]
         return [q[0] + path[0], q[1] + path[1], q[2] + dt * v[2]], [*velocity, v[2]]
 
+    def turned(self, q0: Sequence[Scalar], q1: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+        return [*vector.apply(_about_z(q0[2] - q1[2]), (v[0], v[1], 0.0))[:2], v[2]]
+
     def sample(self, joint: "Joint", lower: Sequence[float], upper: Sequence[float], sampler: Sampler) -> torch.Tensor:
         return torch.cat([sampler.uniform(-1.0, 1.0, 2), sampler.uniform(-math.pi, math.pi)], -1)
 

@@ -1,0 +1,181 @@
+"""Lengths of tendons, and how coordinates change them.
+
+A string that is taut takes the shortest path: straight between points, and around a sphere or cylinder along an arc.
+In the plane of a circle of radius r, a string from a point at the distance a to one at the distance b that sweeps the
+angle θ about the center touches the circle over the angle θ - acos(r/a) - acos(r/b), and not at all if that is
+negative. The length changes only with the ends of its straight parts.
+"""
+
+from typing import NamedTuple
+
+from adjoin.dynamics.point_motion import Arms, add_arms, relative_point_columns
+from adjoin.dynamics.state import State
+from adjoin.model.tendon import Tendon, Waypoint
+from adjoin.spatial import vector
+from adjoin.spatial.motion import transform_multiply
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import ZERO, Vector3
+from adjoin.trace import atan2, cos, maximum, minimum, select, sin, sqrt
+
+TINY = 1e-12
+
+
+class TendonState(NamedTuple):
+    """A tendon at an instant.
+
+    Attributes:
+        length: m; of a combination of joints, whatever it combines.
+        arms: by how much the length grows with each coordinate.
+    """
+
+    length: Scalar
+    arms: Arms
+
+
+class Point(NamedTuple):
+    """A point that a tendon passes.
+
+    Attributes:
+        body: what it is on.
+        place: in the world.
+    """
+
+    body: int
+    place: Vector3
+
+
+def tendons_of(state: State) -> list[TendonState]:
+    """Return all tendons of a model; they are computed once for a state."""
+    if "tendons" not in state.computed:
+        state.computed["tendons"] = [tendon_of(state, tendon) for tendon in state.robot.model.tendons]
+    return state.computed["tendons"]
+
+
+def tendon_of(state: State, tendon: Tendon) -> TendonState:
+    """Return one tendon."""
+    length: Scalar = 0.0
+    arms: Arms = {}
+    if tendon.path[0].kind == "joint":
+        model = state.robot.model
+        for part in tendon.path:
+            body = model.joint_index(part.name)
+            at = model.coordinates[body]
+            length = length + part.factor * state.coordinates(body)[0]
+            arms[at.v] = arms.get(at.v, 0.0) + part.factor * at.multiplier
+        return TendonState(length, arms)
+    share = 1.0
+    before: Point | None = None
+    around: Waypoint | None = None
+    for part in tendon.path:
+        if part.kind == "pulley":
+            share, before, around = 1.0 / part.factor, None, None
+        elif part.kind != "site":
+            around = part
+        else:
+            here = point_of(state, part)
+            if before is not None:
+                length = length + share * _span(state, before, here, around, arms, share)
+            before, around = here, None
+    return TendonState(length, arms)
+
+
+def point_of(state: State, part: Waypoint) -> Point:
+    """Return where a point or the center of a shape is."""
+    index = state.robot.model.frame_index(part.name)
+    rotation, position = state.frame_pose(index)
+    place = vector.add(position, vector.apply(rotation, part.position))
+    return Point(state.robot.model.frames[index].body, place)
+
+
+def _span(state: State, first: Point, last: Point, around: Waypoint | None, arms: Arms, share: Scalar) -> Scalar:
+    """Return the length between two points, and add its arms."""
+    if around is None:
+        return _straight(state, first, last, arms, share)
+    touches, entry, leave, arc = _wrap(state, first, last, around)
+    near, far = Point(entry.body, _chosen(touches, entry.place, last.place)), leave
+    # Where the string does not touch the shape, its one straight part is from the first point to the last.
+    wrapped, direct = select(touches, share, 0.0), select(touches, 0.0, share)
+    length = _straight(state, first, near, arms, wrapped)
+    away = _straight(state, Point(far.body, _chosen(touches, far.place, first.place)), last, arms, wrapped)
+    plain = _straight(state, first, last, arms, direct)
+    return select(touches, length + away + arc, plain)
+
+
+def _straight(state: State, first: Point, last: Point, arms: Arms, share: Scalar) -> Scalar:
+    """Return a distance, and add a share of its arms."""
+    way = vector.subtract(last.place, first.place)
+    length = sqrt(maximum(vector.dot(way, way), TINY * TINY))
+    if first.body != last.body:
+        unit = vector.scale(share / length, way)
+        add_arms(arms, relative_point_columns(state, last.body, first.body, last.place, first.place), ZERO, unit)
+    return length
+
+
+def _wrap(state: State, first: Point, last: Point, around: Waypoint) -> tuple[Scalar, Point, Point, Scalar]:
+    """Return whether a string touches a shape, where it comes to it, where it leaves it, and how long the arc is."""
+    index = state.robot.model.frame_index(around.name)
+    rotation, center = transform_multiply(state.frame_pose(index), (around.rotation, around.position))
+    a, b = (vector.apply_transposed(rotation, vector.subtract(p.place, center)) for p in (first, last))
+    x, y = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
+    if around.kind == "sphere":
+        x = _unit(a)
+        across = vector.cross(a, b)
+        parallel = vector.dot(across, across) < TINY * TINY
+        across = _chosen(parallel, vector.cross(x, (0.0, 1.0, 1.0)), across)
+        y = _unit(vector.cross(_unit(across), x))
+    (ax, ay), (bx, by) = ((vector.dot(p, x), vector.dot(p, y)) for p in (a, b))
+    swept = _angle(ax, ay, bx, by)
+    if around.side:
+        place = state.frame_pose(state.robot.model.frame_index(around.side))[1]
+        s = vector.apply_transposed(rotation, vector.subtract(place, center))
+        sx, sy = vector.dot(s, x), vector.dot(s, y)
+        swept = _angle(ax, ay, sx, sy) + _angle(sx, sy, bx, by)
+    radius = around.radius
+    lengths = [sqrt(maximum(u * u + v * v, TINY * TINY)) for u, v in ((ax, ay), (bx, by))]
+    outside = (lengths[0] >= radius) & (lengths[1] >= radius)
+    tangents = [sqrt(maximum(length * length - radius * radius, TINY * TINY)) for length in lengths]
+    openings = [atan2(tangent, radius) for tangent in tangents]
+    way = select(swept < 0.0, -1.0, 1.0)
+    angle = abs(swept) - openings[0] - openings[1]
+    touches = outside & (angle > 0.0)
+    arc = radius * maximum(angle, 0.0)
+    ends = [(u / length, v / length, turn) for u, v, length, turn in _turns(ax, ay, bx, by, lengths, openings, way)]
+    touched = [
+        vector.add(
+            vector.scale(radius * (u * cos(t) - v * sin(t)), x), vector.scale(radius * (u * sin(t) + v * cos(t)), y)
+        )
+        for u, v, t in ends
+    ]
+    if around.kind == "cylinder":
+        # Unrolled, the path is one straight line: it climbs in proportion to its length.
+        whole = tangents[0] + arc + tangents[1]
+        climb = (b[2] - a[2]) / whole
+        heights = (a[2] + climb * tangents[0], a[2] + climb * (tangents[0] + arc))
+        touched = [(p[0], p[1], height) for p, height in zip(touched, heights, strict=True)]
+        arc = sqrt(maximum(arc * arc + (climb * arc) * (climb * arc), TINY * TINY))
+    body = state.robot.model.frames[index].body
+    entry, leave = (Point(body, vector.add(center, vector.apply(rotation, p))) for p in touched)
+    return touches, entry, leave, arc
+
+
+def _turns(ax: Scalar, ay: Scalar, bx: Scalar, by: Scalar, lengths: list, openings: list, way: Scalar) -> list:
+    """Return both points with their distances and the angles from them to where the string touches."""
+    return [(ax, ay, lengths[0], way * openings[0]), (bx, by, lengths[1], -(way * openings[1]))]
+
+
+def _angle(ax: Scalar, ay: Scalar, bx: Scalar, by: Scalar) -> Scalar:
+    """Return the angle from one direction of a plane to another, the short way."""
+    return atan2(ax * by - ay * bx, ax * bx + ay * by)
+
+
+def _unit(a: Vector3) -> Vector3:
+    return vector.scale(1.0 / sqrt(maximum(vector.dot(a, a), TINY * TINY)), a)
+
+
+def _chosen(condition: Scalar, a: Vector3, b: Vector3) -> Vector3:
+    return (select(condition, a[0], b[0]), select(condition, a[1], b[1]), select(condition, a[2], b[2]))
+
+
+def spring_pull(length: Scalar, stiffness: Scalar, rest: tuple[Scalar, Scalar]) -> Scalar:
+    """Return the force of a tendon's spring: none between its rest lengths."""
+    return stiffness * (maximum(rest[0] - length, 0.0) + minimum(rest[1] - length, 0.0))

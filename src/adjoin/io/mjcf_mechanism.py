@@ -1,0 +1,244 @@
+"""Actuators, tendons and equalities of a compiled MJCF."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoin.model.equality import EqualityConstraint
+from adjoin.model.joint import Joint, Mat3
+from adjoin.model.parts import Actuator
+from adjoin.model.tendon import Tendon, Waypoint
+from adjoin.spatial.rotation import from_quaternion, quaternion_normalize, tidy
+from adjoin.spatial.vector import IDENTITY, ZERO, vector3
+
+FREE = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the parts of a compiled model are called, by their numbers.
+
+    Attributes:
+        joints: the joints.
+        bodies: names of bodies.
+        sites: names of the frames that sites became.
+        tendons: names.
+        actuators: names.
+        equalities: names.
+    """
+
+    joints: Mapping[int, Joint]
+    bodies: Sequence[str]
+    sites: Sequence[str]
+    tendons: Sequence[str]
+    actuators: Sequence[str]
+    equalities: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Reads what drives and couples the joints of a compiled model.
+
+    Attributes:
+        mujoco: the module.
+        m: its model.
+        names: of its parts.
+    """
+
+    mujoco: Any
+    m: Any
+    names: Names
+
+    def _member(self, enum: str, key: str) -> int:
+        return int(getattr(getattr(self.mujoco, enum), key, -1))
+
+    def _is_off(self, flag: str) -> bool:
+        return bool(int(self.m.opt.disableflags) & int(getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{flag}")))
+
+    # Actuators
+
+    def actuator(self, i: int) -> Actuator:
+        """Return an actuator that is supported."""
+        m = self.m
+        out = int(m.actuator_outadr[i]) if hasattr(m, "actuator_outadr") else i
+        kinds = {self._member("mjtDyn", f"mjDYN_{key.upper()}"): key for key in _DYNAMICS}
+        gain_kind, bias_kind = int(m.actuator_gaintype[i]), int(m.actuator_biastype[i])
+        gain, bias = _floats(m.actuator_gainprm[i]), _floats(m.actuator_biasprm[i])
+        muscle = (*_floats(m.actuator_lengthrange[out]), float(m.actuator_acc0[out]))
+        affine_gain = gain_kind == self._member("mjtGain", "mjGAIN_AFFINE")
+        is_muscle = gain_kind == self._member("mjtGain", "mjGAIN_MUSCLE")
+        is_stretched = bias_kind == self._member("mjtBias", "mjBIAS_MUSCLE")
+        is_affine = bias_kind == self._member("mjtBias", "mjBIAS_AFFINE")
+        clamped = m.actuator_ctrllimited[i] and not self._is_off("CLAMPCTRL")
+        group_off = int(m.opt.disableactuator) >> int(m.actuator_group[i]) & 1 if m.actuator_group[i] >= 0 else 0
+        return Actuator(
+            self.names.actuators[i],
+            gain=1.0 if is_muscle else gain[0],
+            bias=vector3(bias[:3]) if is_affine else ZERO,
+            control_range=_pair(m.actuator_ctrlrange[i]) if clamped else FREE,
+            force_range=_pair(m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else FREE,
+            gain_slope=(gain[1], gain[2]) if affine_gain else (0.0, 0.0),
+            dynamics=kinds[int(m.actuator_dyntype[i])],  # type: ignore[arg-type]
+            dynamics_constants=vector3(_floats(m.actuator_dynprm[i])[:3]),
+            activation_range=_pair(m.actuator_actrange[i]) if m.actuator_actlimited[i] else FREE,
+            early=int(m.actuator_actearly[i]),
+            muscle_gain=(*gain[:9], *muscle) if is_muscle else (),
+            muscle_bias=(*bias[:9], *muscle) if is_stretched else (),
+            enabled=0 if group_off or self._is_off("ACTUATION") else 1,
+            **self._transmission(i, _floats(m.actuator_gear[out]), float(m.actuator_cranklength[out])),
+        )
+
+    def _transmission(self, i: int, gear: tuple[float, ...], crank: float) -> dict[str, Any]:
+        kind, (first, second) = int(self.m.actuator_trntype[i]), (int(x) for x in self.m.actuator_trnid[i])
+        sites = self.names.sites
+        if kind == self._member("mjtTrn", "mjTRN_TENDON"):
+            return {"tendon": self.names.tendons[first], "gear": gear[:1]}
+        if kind == self._member("mjtTrn", "mjTRN_SITE"):
+            return {"site": sites[first], "gear": gear[:6], "reference": sites[second] if second >= 0 else ""}
+        if kind == self._member("mjtTrn", "mjTRN_SLIDERCRANK"):
+            parts = {"site": sites[first], "reference": sites[second]}
+            return {**parts, "gear": gear[:1], "crank_length": crank}
+        if kind == self._member("mjtTrn", "mjTRN_BODY"):
+            return {"body": self.names.bodies[first], "gear": gear[:1]}
+        joint = self.names.joints[first]
+        axes = "mixed" if joint.type.floating else "body"
+        if kind == self._member("mjtTrn", "mjTRN_JOINTINPARENT") and joint.type.nv > 1:
+            axes = "parent"
+        return {"joint": joint.name, "gear": gear[: joint.type.nv], "axes": axes}
+
+    # Tendons
+
+    def tendon(self, i: int) -> Tendon:
+        """Return a tendon."""
+        m = self.m
+        first, count = int(m.tendon_adr[i]), int(m.tendon_num[i])
+        limited, bounded = bool(m.tendon_limited[i]), bool(m.tendon_actfrclimited[i])
+        passive = not self._is_off("SPRING"), not self._is_off("DAMPER")
+        rest = _pair(m.tendon_lengthspring[i])
+        return Tendon(
+            self.names.tendons[i],
+            tuple(self._waypoint(first + k) for k in range(count)),
+            stiffness=float(_first(m.tendon_stiffness[i])) if passive[0] else 0.0,
+            damping=float(_first(m.tendon_damping[i])) if passive[1] else 0.0,
+            friction=0.0 if self._is_off("FRICTIONLOSS") else float(m.tendon_frictionloss[i]),
+            spring_length=rest,
+            lower=float(m.tendon_range[i][0]) if limited and not self._is_off("LIMIT") else -math.inf,
+            upper=float(m.tendon_range[i][1]) if limited and not self._is_off("LIMIT") else math.inf,
+            effort_range=_pair(m.tendon_actfrcrange[i]) if bounded else FREE,
+            margin=float(m.tendon_margin[i]),
+            limit_solref=_pair(m.tendon_solref_lim[i]),
+            limit_solimp=_floats(m.tendon_solimp_lim[i][:5]),  # type: ignore[arg-type]
+            friction_solref=_pair(m.tendon_solref_fri[i]),
+            friction_solimp=_floats(m.tendon_solimp_fri[i][:5]),  # type: ignore[arg-type]
+            rest_length=float(m.tendon_length0[i]),
+            inverse_weight=float(m.tendon_invweight0[i]),
+        )
+
+    def _waypoint(self, w: int) -> Waypoint:
+        m, number = self.m, int(self.m.wrap_objid[w])
+        kind, constant = int(m.wrap_type[w]), float(m.wrap_prm[w])
+        if kind == self._member("mjtWrap", "mjWRAP_JOINT"):
+            return Waypoint("joint", self.names.joints[number].name, constant)
+        if kind == self._member("mjtWrap", "mjWRAP_PULLEY"):
+            return Waypoint("pulley", factor=constant)
+        if kind == self._member("mjtWrap", "mjWRAP_SITE"):
+            return Waypoint("site", self.names.sites[number])
+        shape = "sphere" if kind == self._member("mjtWrap", "mjWRAP_SPHERE") else "cylinder"
+        return Waypoint(
+            shape,
+            self.names.bodies[int(m.geom_bodyid[number])],
+            position=vector3(_floats(m.geom_pos[number])),
+            rotation=rotation_of(m.geom_quat[number]),
+            radius=float(m.geom_size[number][0]),
+            side=self.names.sites[round(constant)] if constant >= 0.0 else "",
+        )
+
+    # Equalities
+
+    def equalities(self) -> list[EqualityConstraint]:
+        """Return what is held together, without what is not supported."""
+        if self._is_off("EQUALITY") or self._is_off("CONSTRAINT"):
+            return []
+        kinds = {self._member("mjtEq", f"mjEQ_{key.upper()}"): key for key in EQUALITIES}
+        found = []
+        for i in range(self.m.neq):
+            kind = kinds.get(int(self.m.eq_type[i]))
+            if kind is not None:
+                found.append(self._equality(i, kind))
+        return found
+
+    def _equality(self, i: int, kind: str) -> EqualityConstraint:
+        m = self.m
+        first, second, data = int(m.eq_obj1id[i]), int(m.eq_obj2id[i]), _floats(m.eq_data[i])
+        common: dict[str, Any] = {
+            "active": float(m.eq_active0[i]),
+            "solref": _pair(m.eq_solref[i]),
+            "solimp": _floats(m.eq_solimp[i][:5]),
+        }
+        name = self.names.equalities[i]
+        if kind in ("joint", "tendon"):
+            ends = [number for number in (first, second) if number >= 0]
+            if kind == "joint":
+                names = [self.names.joints[number].name for number in ends]
+                zeros = [float(m.qpos0[m.jnt_qposadr[number]]) for number in ends]
+                light = sum(float(m.dof_invweight0[m.jnt_dofadr[number]]) for number in ends)
+            else:
+                names = [self.names.tendons[number] for number in ends]
+                zeros = [float(m.tendon_length0[number]) for number in ends]
+                light = sum(float(m.tendon_invweight0[number]) for number in ends)
+            names, zeros = [*names, ""][:2], [*zeros, 0.0][:2]
+            return EqualityConstraint(
+                name,
+                kind,  # type: ignore[arg-type]
+                names[0],
+                names[1],
+                coefficients=data[:5],  # type: ignore[arg-type]
+                reference=zeros[0],
+                other_reference=zeros[1],
+                inverse_weight=(light, light),
+                **common,
+            )
+        on_sites = int(m.eq_objtype[i]) == self._member("mjtObj", "mjOBJ_SITE")
+        names = [(self.names.sites if on_sites else self.names.bodies)[number] for number in (first, second)]
+        bodies = [int(m.site_bodyid[number]) if on_sites else number for number in (first, second)]
+        near, far = (ZERO, ZERO) if on_sites else (vector3(data[:3]), vector3(data[3:6]))
+        if kind == "weld":
+            near, far = far, near
+        weights = [sum(float(m.body_invweight0[body][k]) for body in bodies) for k in (0, 1)]
+        return EqualityConstraint(
+            name,
+            kind,  # type: ignore[arg-type]
+            names[0],
+            names[1],
+            position=near,
+            other_position=far,
+            rotation=rotation_of(data[6:10]) if kind == "weld" and not on_sites else IDENTITY,
+            torque_scale=data[10] if kind == "weld" else 1.0,
+            inverse_weight=(weights[0], weights[1]),
+            **common,
+        )
+
+
+_DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
+EQUALITIES = ("connect", "weld", "joint", "tendon")
+"""Kinds of equalities that are supported."""
+
+
+def rotation_of(quaternion: Any) -> Mat3:
+    """Return the rotation matrix of a quaternion of any length but zero."""
+    w, x, y, z = (float(c) for c in quaternion)
+    return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(x) for x in values)
+
+
+def _pair(values: Any) -> tuple[float, float]:
+    return float(values[0]), float(values[1])
+
+
+def _first(values: Any) -> float:
+    """Return the first of several coefficients, or the only one."""
+    return values[0] if hasattr(values, "__len__") else values

@@ -1,0 +1,75 @@
+"""Steps are MuJoCo's: integrators, limits of ball joints, bounds of forces on joints, armature of free joints."""
+
+import mujoco_models
+import pytest
+import torch
+
+import adjoin
+
+ROBOT = """
+<mujoco>
+  <option timestep="0.004" integrator="{}"/>
+  <worldbody>
+    <geom type="plane" size="2 2 1"/>
+    <body pos="0 0 0.12">
+      <joint type="free" armature="0.3"/>
+      <geom type="capsule" fromto="-0.2 0 0 0.2 0 0" size="0.1" mass="1"/>
+      <body pos="0.2 0 0">
+        <joint axis="0 1 0" damping="0.5" range="-10 10" name="hinge" actuatorfrcrange="-1 2"/>
+        <geom type="box" size="0.1 0.05 0.03" pos="0.1 0 0"/>
+        <body pos="0.2 0 0">
+          <joint type="ball" damping="0.1" range="0 20" armature="0.01"/>
+          <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.04"/>
+        </body>
+      </body>
+    </body>
+    <body pos="0 0 2"><joint type="free"/><geom type="box" size="0.2 0.1 0.05" pos="0 0.1 0"/></body>
+  </worldbody>
+  <actuator><position joint="hinge" kp="30" kv="2"/></actuator>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast", "RK4"])
+def test_steps_are_those_of_the_integrator_of_the_file(integrator):
+    assert mujoco_models.difference(ROBOT.format(integrator)) < 1e-10
+
+
+def test_a_body_with_armature_flies_straight_while_it_turns():
+    free = adjoin.Joint("root", "free", armature=(0.5,) * 6)
+    body = adjoin.Body("body", -1, free, mass=1.0, inertia=(0.01, 0.0, 0.0, 0.01, 0.0, 0.01))
+    model = adjoin.Model("body", (body,), (adjoin.Frame("body", 0),), gravity=(0.0, 0.0, 0.0))
+    sim = adjoin.Simulator(model, 1e-3, pairs=[])
+    v = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0, 3.0], dtype=torch.float64)
+    assert torch.allclose(
+        sim.rollout(sim.state(v=v), steps=1000).last.q[:3], torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    )
+
+
+@pytest.mark.parametrize("contact", [adjoin.PGS(), adjoin.Newton()])
+def test_ball_joints_have_limits(contact):
+    ball = adjoin.Joint("ball", "ball", lower=0.0, upper=0.35)
+    body = adjoin.Body("body", -1, ball, mass=1.0, com=(0.3, 0.0, 0.0), inertia=(0.01, 0.0, 0.0, 0.01, 0.0, 0.01))
+    model = adjoin.Model("pendulum", (body,), (adjoin.Frame("body", 0),))
+    sim = adjoin.Simulator(model, 2e-3, contact)
+    path = sim.rollout(sim.state(dtype=torch.float64), steps=300)
+    angle = 2.0 * torch.acos(path.q[:, 0].clamp(max=1.0))
+    assert 0.34 < angle.max() < 0.4
+
+    def height(speed):
+        moved = sim.rollout(sim.state(v=speed), steps=80)
+        return (moved.last.q * torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)).sum()
+
+    speed = torch.tensor([0.1, 1.0, 0.2], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(height, (speed,), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_the_forces_of_actuators_on_a_joint_are_bounded_together():
+    joint = adjoin.Joint("hinge", "revolute", effort_limit=1.0)
+    body = adjoin.Body("body", -1, joint, mass=1.0, inertia=(1.0, 0.0, 0.0, 1.0, 0.0, 1.0))
+    drives = (adjoin.Actuator("a", "hinge"), adjoin.Actuator("b", "hinge", gain=-0.5))
+    model = adjoin.Model("wheel", (body,), (adjoin.Frame("body", 0),), actuators=drives, gravity=(0.0, 0.0, 0.0))
+    sim = adjoin.Simulator(model, 1e-2)
+    control = torch.tensor([[100.0, 0.0], [0.5, 0.2], [0.0, 100.0], [9.0, 17.0]])
+    after = sim.step(sim.state(batch=4), control)
+    assert torch.allclose(after.v[:, 0], 1e-2 * torch.tensor([1.0, 0.4, -1.0, 0.5]))
