@@ -234,3 +234,30 @@ def test_what_cannot_be_chosen_says_why():
 
 def test_a_pair_can_be_hashed():
     assert len({Pair(0, 1), Pair(0, 1), Pair(0, 2)}) == 2
+
+
+HAND = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+  <body name="palm" pos="0 0 1"><geom name="palm" size="0.1"/>
+    <body name="f1"><joint name="a"/><geom name="f1" size="0.1"/></body>
+    <body name="f2"><joint name="b"/><geom name="f2" size="0.1"/></body></body>
+  <body name="cube"><freejoint/><geom name="cube" size="0.1"/></body></worldbody></mujoco>"""
+
+
+def test_shapes_of_a_robot_on_a_fixed_base_do_not_touch_each_other():
+    pytest.importorskip("mujoco")
+    model = adjoin.load(HAND)
+
+    def names(model, **options):
+        shapes = model.geometries
+        return {tuple(sorted((shapes[p.first].name, shapes[p.second].name))) for p in pairs(model, **options)[0]}
+
+    strangers = {("cube", "f1"), ("cube", "f2"), ("cube", "palm"), ("cube", "floor"), ("f1", "floor"), ("f2", "floor")}
+    assert names(model, within=False) == strangers
+    assert names(model, within=True) == strangers | {("f1", "palm"), ("f2", "palm"), ("f1", "f2")}
+    assert names(adjoin.load(adjoin.to_urdf(model)), within=False) == strangers
+    two = adjoin.forest({"l": model, "r": model}, {"r": ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0))})
+    assert ("l/f1", "r/f1") in names(two, within=False)
+    assert ("l/f1", "l/palm") not in names(two, within=False)
+    ball = "<collision><geometry><sphere radius='1'/></geometry></collision>"
+    tool = adjoin.load(f'<robot name="t"><link name="t">{ball}</link></robot>')
+    assert ("f1", "t/0") not in names(model.attach(tool, "f2"), within=False)

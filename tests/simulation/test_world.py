@@ -12,7 +12,7 @@ from worlds import UPRIGHT, hinge, hopper, row_of_balls, simulator, tensor
 import adjoin
 from adjoin import PGS, RK4, Compliant, FrameConstraint, Heightfield, JointEquality, World
 from adjoin.compiler.runtime.function import Table
-from adjoin.errors import InputError
+from adjoin.errors import AdjoinWarning, InputError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.world import GROUND
 from adjoin.trace import tanh
@@ -317,3 +317,20 @@ def test_contact_parameters_are_named_where_one_is_wrong():
     soft, _ = falling(Compliant())
     with pytest.raises(InputError, match=r"its own are contact_stiffness, contact_dissipation, contact_depth"):
         soft.step(state, params={"contact_softness": tensor(1.0)})
+
+
+def test_a_ground_that_would_touch_nothing_is_not_added():
+    pytest.importorskip("mujoco")
+    ball = '<mujoco><worldbody><body name="b"><freejoint/><geom size="1" {}/></body></worldbody></mujoco>'
+    assert adjoin.Simulator(adjoin.load(ball.format(""))).contact_names
+    lonely = adjoin.Simulator(adjoin.load(ball.format('contype="0" conaffinity="0"')))
+    assert "ground" not in [shape.name for shape in lonely.model.geometries]
+
+
+def test_pairs_without_a_closed_form_are_named():
+    pytest.importorskip("mujoco")
+    body = '<body name="{0}"><freejoint/><geom name="{0}" type="cylinder" size="1 1"/></body>'
+    model = adjoin.load(f"<mujoco><worldbody>{body.format('a')}{body.format('b')}</worldbody></mujoco>")
+    with pytest.warns(AdjoinWarning, match="1 of 3 pairs of shapes do not touch.*'a' with 'b'") as caught:
+        adjoin.Simulator(model)
+    assert caught[0].filename == __file__

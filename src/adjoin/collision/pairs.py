@@ -116,7 +116,11 @@ def _apart(model: Model, place: tuple[int, int]) -> bool:
 
 
 def _strangers(model: Model, place: tuple[int, int]) -> bool:
-    """Whether the shapes are not on one tree of bodies."""
+    """Whether the shapes are not parts of one robot; where the model does not say so, not on one tree of bodies."""
+    trees = model.trees
+    first, second = (trees.get(model.geometries[index].link, "") for index in place)
+    if first and second:
+        return first != second
     roots = []
     for index in place:
         body = model.geometries[index].body

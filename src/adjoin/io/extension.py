@@ -5,6 +5,7 @@
       <joint name="rail" no_lower="1" no_upper="1" no_velocity="1" no_effort="1"/>
       <link name="hip" massless="1"/>
       <link name="wheel/joint" hidden="1" body="wheel"/>
+      <link name="finger" tree="palm"/>
       <site name="imu" link="trunk" xyz="0 0 0.1" rpy="0 0 0"/>
       <shape name="rock" link="world" kind="ellipsoid" size="1 2 3" xyz="0 0 0" rpy="0 0 0"/>
       <contact shape="foot" friction="0.8 0.005 0.0001" contype="1" conaffinity="0"/>
@@ -150,15 +151,17 @@ class _Reader:
 
     def link(self, element: Element) -> None:
         link = self._link(element, "name")
-        link.massless = bool(element.integer("massless", 0))
-        link.compensated_mass = element.number("compensated_mass", 0.0)
-        link.compensated_com = vector3(element.numbers("compensated_com", 3, (0.0, 0.0, 0.0)))
-        link.hidden = bool(element.integer("hidden", 0))
+        link.massless = link.massless or bool(element.integer("massless", 0))
+        link.compensated_mass = element.number("compensated_mass", link.compensated_mass)
+        link.compensated_com = vector3(element.numbers("compensated_com", 3, link.compensated_com))
+        link.hidden = link.hidden or bool(element.integer("hidden", 0))
         if link.hidden and (link.geometries or link.sites):
             problem = "it cannot be hidden, as it carries shapes or sites"
             element.fail(problem, subject=Subject("link", link.name))
         if "body" in element.attributes:
             link.body = element.name("body")
+        if "tree" in element.attributes:
+            link.tree = element.name("tree")
 
     def site(self, element: Element) -> None:
         link = self._link(element, "link")

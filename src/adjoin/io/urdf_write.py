@@ -83,6 +83,7 @@ class _Writer:
         model = self.model
         self.taken = {frame.name for frame in model.frames} | {body.name for body in model.bodies}
         self._choose_carriers()
+        self._trees()
         lines: list[str] = []
         lines += self._link(WORLD)
         for index in range(len(model.bodies)):
@@ -122,6 +123,19 @@ class _Writer:
                 break
         else:
             self._hide(WORLD, "world", {})
+
+    def _trees(self) -> None:
+        """Say which tree a link is part of, where a reader would not find that out from the joints."""
+        root = self.carriers[WORLD]
+        trees = {frame.name: frame.tree for frame in self.model.frames}
+        for frame in self.model.frames:
+            top = frame.body
+            while top != WORLD and self.model.bodies[top].parent != WORLD:
+                top = self.model.bodies[top].parent
+            carrier = self.carriers[top] if top != WORLD else frame.name
+            derived = root if trees.get(root) else carrier if carrier in trees else None
+            if frame.kind == "link" and frame.tree and frame.tree != derived:
+                self.extra += _tag("link", {"name": frame.name, "tree": frame.tree})
 
     def _hide(self, index: int, name: str, notes: dict[str, str]) -> None:
         used = {frame.name for frame in self.model.frames} | set(self.carriers.values())

@@ -19,6 +19,9 @@ from adjoin.spatial.vector import IDENTITY, ZERO
 FLOATING_BASE = "root_joint"
 """Name of the free joint that `floating_base=True` adds; Pinocchio's name for it."""
 
+_WORLD_LINK = "world"
+"""A link of this name is the world itself, and no part of a robot."""
+
 Lock = Mapping[str, float | Sequence[float]]
 
 
@@ -84,10 +87,14 @@ def assemble(
     start = root if root is not None else base
     floating = Joint(FLOATING_BASE, "free") if floating_base else None
     # Depth first, with a stack of our own: a chain may be longer than Python's recursion limit.
-    stack: list[tuple[str, int, Transform, Joint | None]] = [(start, WORLD, IDENTITY_TRANSFORM, floating)]
+    stack: list[tuple[str, int, Transform, Joint | None, str]] = [(start, WORLD, IDENTITY_TRANSFORM, floating, "")]
     while stack:
-        name, index, pose, joint = stack.pop()
+        name, index, pose, joint, tree = stack.pop()
         link = links[name]
+        if link.tree is not None:
+            tree = link.tree
+        elif not link.hidden and name != _WORLD_LINK:
+            tree = tree or name
         if joint is not None:
             parts.append(_Part(link.body or name, index, joint, pose))
             index, pose = len(parts) - 1, IDENTITY_TRANSFORM
@@ -100,15 +107,16 @@ def assemble(
             carried = (link.compensated_mass, link.compensated_com, inertias.ZERO_INERTIA[2])
             part.compensated = inertias.combined(part.compensated, inertias.transformed(pose, carried))
         if not link.hidden:
-            frames.append(Frame(name, index, pose[1], pose[0]))
+            frames.append(Frame(name, index, pose[1], pose[0], tree=tree))
         for site, position, rotation in link.sites:
             at = transform_compose(pose, (rotation, position))
-            frames.append(Frame(site, index, at[1], at[0], kind="site"))
+            frames.append(Frame(site, index, at[1], at[0], kind="site", tree=tree))
         for shape in link.geometries:
             at = transform_compose(pose, (shape.rotation, shape.position))
             shapes.append(replace(shape, body=index, link=name, position=at[1], rotation=at[0]))
         for edge in reversed(children[name]):
-            stack.append((edge.child, index, transform_compose(pose, (edge.rotation, edge.position)), edge.joint))
+            at = transform_compose(pose, (edge.rotation, edge.position))
+            stack.append((edge.child, index, at, edge.joint, tree))
 
     bodies = []
     for part in parts:

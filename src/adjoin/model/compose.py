@@ -43,6 +43,9 @@ def attach(
                 )
     _check_names(model, other, prefix)
     other = renamed(other, prefix)
+    tree = model.trees[frame] if frame is not None else ""
+    if tree:
+        other = replace(other, frames=tuple(replace(f, tree=tree) for f in other.frames))
     first = _after_subtree(model, host)
     count = len(other.bodies)
 
@@ -149,7 +152,7 @@ def renamed(model: "Model", prefix: str) -> "Model":
     return replace(
         model,
         bodies=tuple(replace(b, name=prefix + b.name, joint=joint(b.joint)) for b in model.bodies),
-        frames=tuple(replace(f, name=prefix + f.name) for f in model.frames),
+        frames=tuple(replace(f, name=prefix + f.name, tree=f.tree and prefix + f.tree) for f in model.frames),
         geometries=tuple(replace(g, name=prefix + g.name, link=prefix + g.link) for g in model.geometries),
         actuators=tuple(named(a, "name", *_TARGETS) for a in model.actuators),
         keyframes=tuple(replace(k, name=prefix + k.name) for k in model.keyframes),

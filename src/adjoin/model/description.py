@@ -34,6 +34,7 @@ class LinkDescription:
         hidden: whether the link is only there to carry a joint, and gets no frame.
         compensated_mass: the mass whose weight a force carries, kg.
         compensated_com: its center in the link's frame, m.
+        tree: see `Frame`; None if the joints above the link say it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class LinkDescription:
     hidden: bool = False
     compensated_mass: float = 0.0
     compensated_com: Vec3 = ZERO
+    tree: str | None = None
 
 
 @dataclass

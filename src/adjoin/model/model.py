@@ -144,6 +144,11 @@ class Model:
     def _joint_indices(self) -> dict[str, int]:
         return {joint.name: index for index, joint in enumerate(self.joints)}
 
+    @cached_property
+    def trees(self) -> dict[str, str]:
+        """Return the tree that each frame is part of, by its name; see `Frame`."""
+        return {frame.name: frame.tree for frame in self.frames}
+
     def body_index(self, name: str) -> int:
         """Return index of a body by name."""
         return _find("body", "bodies", name, [body.name for body in self.bodies])

@@ -55,6 +55,8 @@ class Frame:
         position: in the body's frame, m.
         rotation: x_body = rotation x_frame + position.
         kind: "link" or "site".
+        tree: name of the topmost link that it hangs on, which tells robots apart that are fixed to the world; "" for
+            what belongs to the world itself, or where it is not known.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Frame:
     position: Vec3 = ZERO
     rotation: Mat3 = IDENTITY
     kind: Literal["link", "site"] = "link"
+    tree: str = ""
 
 
 SOLREF = (0.02, 1.0)

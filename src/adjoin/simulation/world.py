@@ -40,7 +40,7 @@ from adjoin.constraints.rows import (
 from adjoin.constraints.solver import ListedSolver, Solver
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, State
-from adjoin.errors import InputError
+from adjoin.errors import AdjoinWarning, InputError, warn_caller
 from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
@@ -121,12 +121,11 @@ class World:
         if ground is None:
             floating = any(body.parent == WORLD and body.joint.type.floating for body in model.bodies)
             loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
-            ground = (floating and loose) or terrain is not None
+            ground = (floating and loose and _would_touch(model, pairs)) or terrain is not None
         model = with_ground(model) if ground else model
         candidates, _ = collision_pairs.pairs(model, pairs, ignore, self_collision)
         if pairs is None and not is_listed(options.get("contact")):
-            kinds = [shape.kind for shape in model.geometries]
-            candidates = [pair for pair in candidates if has_closed_form(kinds[pair.first], kinds[pair.second])]
+            candidates = _with_closed_form(model, candidates)
         if terrain is not None:
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
         options.setdefault("integrator", INTEGRATORS[model.integrator])
@@ -382,6 +381,30 @@ def _stands_on_terrain(model: Model, pair: Pair, chosen: bool) -> bool:
     if chosen:
         raise InputError(f"Simulator: {first.name!r} is a {first.kind}; on terrain stand: {', '.join(KINDS)}")
     return False
+
+
+def _would_touch(model: Model, pairs: Sequence[tuple[str, str]] | None) -> bool:
+    """Return whether a plane would touch something: a shape whose filter lets it, or one that is named with it."""
+    if pairs is not None:
+        return any(GROUND in names for names in pairs)
+    return any(shape.contype & 1 or shape.conaffinity & 1 for shape in model.geometries)
+
+
+def _with_closed_form(model: Model, candidates: list[Pair]) -> list[Pair]:
+    """Return the pairs that a solver which computes every point can test; say which others there are."""
+    kinds = [shape.kind for shape in model.geometries]
+    tested = [has_closed_form(kinds[pair.first], kinds[pair.second]) for pair in candidates]
+    left = [pair for pair, known in zip(candidates, tested, strict=True) if not known]
+    if left:
+        names = [(model.geometries[pair.first].name, model.geometries[pair.second].name) for pair in left]
+        which = ", ".join(f"{a!r} with {b!r}" for a, b in names[:5]) + (", ..." if len(names) > 5 else "")
+        warn_caller(
+            AdjoinWarning(
+                f"{model.name!r}: {len(left)} of {len(candidates)} pairs of shapes do not touch, since PGS and "
+                f"Compliant have no contact for their kinds: {which}; pass contact=adjoin.Newton(), or choose pairs="
+            )
+        )
+    return [pair for pair, known in zip(candidates, tested, strict=True) if known]
 
 
 def with_ground(model: Model) -> Model:
