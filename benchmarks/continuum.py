@@ -1,12 +1,12 @@
 """Continua: laser power, heat treatment, soft walkers; what is reached, how fast, and beside whom.
 
-    python benchmarks/continuum.py [--sections laser,speed,treatment,thermal_identification,walker,walker3d] [--quick]
-        [--device cuda] [--json] [--out FILE]
+    python benchmarks/continuum.py [--sections laser,speed,...] [--quick] [--device cuda] [--json] [--out FILE]
 
 laser                   the power of a laser for a wanted temperature history of a wall (Mozaffar et al., 2021)
 speed                   time of a step of that wall, forward and backward; its gradient against finite differences
 treatment               the shortest heat treatment that holds a temperature
 thermal_identification  conductivity, specific heat, convection and power from noisy temperatures
+steady                  a thermal problem of 4.2 million unknowns on a GPU, and the gradient of its solution
 walker                  the soft walker of DiffTaichi
 walker3d                a soft walker in three dimensions
 """
@@ -18,6 +18,7 @@ SECTIONS = {
     "speed": "heat_experiments.speed",
     "treatment": "heat_experiments.treatment",
     "thermal_identification": "heat_experiments.identification",
+    "steady": "heat_experiments.steady",
     "walker": "particle_experiments.walker",
     "walker3d": "particle_experiments.walker3d",
 }

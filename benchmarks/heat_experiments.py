@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.continuum import Checkpoints, Heat, HeatMaterial, Laser, box_mesh
+from adjoin.continuum import Checkpoints, ConjugateGradients, Heat, HeatMaterial, ImplicitHeat, Laser, box_mesh
 
 DT, NOMINAL, LAYERS, BASE = 0.02, 250.0, 20, 5
 
@@ -230,3 +230,40 @@ def identification(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     error = (torch.exp(logarithm.detach()) / true - 1.0).abs() * 100
     for name, value in zip(("conductivity", "specific heat", "convection", "power"), error.tolist(), strict=True):
         yield {"name": f"identification: {name}", "value": value, "unit": "%", "at_most": 1.0}
+
+
+def steady(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    """A block with a cold side and a hot spot: its mean temperature by every element's conductivity."""
+    cells = 24 if quick or device == "cpu" else 160
+    begin = time.perf_counter()
+    mesh = box_mesh((cells, cells, cells), (1.0, 1.0, 1.0))
+    heat = ImplicitHeat(mesh, HeatMaterial(1.0, 1.0, 1.0), solver=ConjugateGradients(1e-8, degree=3))
+    place = {"dtype": torch.float64, "device": device}
+    center = torch.tensor(((mesh.nodes - 0.5) ** 2).sum(1), **place)
+    fixed = torch.tensor(mesh.nodes[:, 2] == 0.0, device=device)
+    start = torch.full((len(mesh.nodes),), 300.0, **place)
+    source = 10.0 * torch.exp(-30.0 * center) / len(mesh.nodes)
+    factor = torch.ones(len(mesh.elements), **place, requires_grad=True)
+    times = []
+    for _ in range(2):
+
+        def synchronized() -> float:
+            if device == "cuda":
+                torch.cuda.synchronize()
+            return time.perf_counter()
+
+        first = synchronized()
+        temperature = heat.solve(start, fixed=fixed, params={"source": source, "conductivity_of": factor})
+        second = synchronized()
+        (gradient,) = torch.autograd.grad(temperature.mean(), factor)
+        times.append((second - first, synchronized() - second))
+    yield {"name": "steady: unknowns", "value": len(mesh.nodes), "unit": ""}
+    yield {"name": "steady: preparation, once", "value": first - begin, "unit": "s"}
+    bar = {"at_most": 2.0} if device == "cuda" and not quick else {}
+    total = min(a + b for a, b in times)
+    peer = ("torch-fem, RTX 5090", 7.4)
+    yield {"name": "steady: solution and gradient", "value": total, "unit": "s", "peer": peer, **bar}
+    # All conductivities together scale the rise of the temperature inversely: Euler's theorem for degree -1.
+    rise = torch.mean(temperature - 300.0)
+    error = abs((gradient.sum() / -rise - 1.0).item())
+    yield {"name": "steady: gradient beside the exact sum", "value": error, "unit": "", "at_most": 1e-5}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from adjoin.compiler.maps.reference import interpret_rollout
-from adjoin.continuum import Checkpoints, ParticleMaterial, Particles
+from adjoin.continuum import Checkpoints, Collider, Motion, ParticleMaterial, Particles
 from adjoin.errors import InputError
 
 
@@ -15,7 +15,7 @@ def cloud(world, count=25, seed=0):
     return x, torch.randn(count, world.dim, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("dim", "kind"), [(2, "elastic"), (2, "liquid"), (3, "neo_hookean")])
+@pytest.mark.parametrize(("dim", "kind"), [(2, "elastic"), (3, "neo_hookean")])
 def test_steps_are_those_of_the_interpreter_and_gradients_finite_differences(dim, kind):
     world = Particles(
         (10,) * dim, 0.1, 2e-3, ParticleMaterial(kind, young=1e5), friction=0.3 if dim == 2 else None, muscles=1
@@ -91,6 +91,26 @@ def test_the_front_of_a_collapsing_column_of_liquid_runs_no_faster_than_theory()
     assert (front[1:] < 2.0 * (9.81 * 0.4) ** 0.5 * t[1:]).all()  # Ritter: the front of a dry bed, 2 sqrt(g h)
     assert front[-1] > 0.5 * 2.0 * (9.81 * 0.4) ** 0.5 * 0.3 * 0.6
     assert path.x.isfinite().all()
+
+
+def test_a_plate_that_presses_feels_what_it_presses_on():
+    plate = Collider("box", (0.2, 0.2, 0.05), stiffness=200.0, friction=0.4, thickness=0.02)
+    world = Particles(
+        (12, 12, 12), 0.05, 1e-3, ParticleMaterial("neo_hookean", 1000.0, 2e4, 0.3), colliders=(plate,), friction=0.4
+    )
+    x = block(world, (0.2, 0.2, 0.15), (0.2, 0.2, 0.1))
+    t = 1e-3 * torch.arange(300, dtype=torch.float64)
+    height = 0.32 - 0.2 * t
+    position = torch.stack([torch.full_like(t, 0.3), torch.full_like(t, 0.3), height], -1)[:, None].requires_grad_()
+    velocity = torch.tensor([0.0, 0.0, -0.2], dtype=torch.float64).expand(300, 1, 3)
+    rotation = torch.eye(3, dtype=torch.float64).expand(300, 1, 3, 3)
+    motion = Motion(position, rotation, velocity, torch.zeros_like(velocity))
+    last = world.rollout(world.state(x), 0.025**3, motion=motion, checkpoints=Checkpoints("sqrt"))
+    assert last.wrench[:20, 0, 2].abs().max() == 0.0
+    assert last.wrench[-20:, 0, 2].mean() > 1.0
+    assert last.x[:, 2].max() < x[:, 2].max() - 0.01
+    (gradient,) = torch.autograd.grad(last.wrench[-20:, 0, 2].sum(), position)
+    assert gradient[-20:, 0, 2].sum() < 0  # lower presses harder
 
 
 def test_what_is_wrong_is_named():

@@ -1,19 +1,33 @@
 """Heat, solids, particles and cloth: physics of one element, node or particle, mapped over all of them."""
 
 from adjoin.compiler.maps.rollout import Checkpoints
+from adjoin.continuum.bodies import BodyState
+from adjoin.continuum.cloth import Cloth, ClothMaterial
+from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.heat import Heat, HeatMaterial, HeatPath, Laser
+from adjoin.continuum.implicit_heat import ConjugateGradients, ImplicitHeat
 from adjoin.continuum.mesh import Mesh, box_mesh
 from adjoin.continuum.particles import ParticleMaterial, Particles, ParticleState
+from adjoin.continuum.solids import Solid, SolidMaterial
 
 __all__ = [
+    "BodyState",
     "Checkpoints",
+    "Cloth",
+    "ClothMaterial",
+    "Collider",
+    "ConjugateGradients",
     "Heat",
     "HeatMaterial",
     "HeatPath",
+    "ImplicitHeat",
     "Laser",
     "Mesh",
+    "Motion",
     "ParticleMaterial",
     "ParticleState",
     "Particles",
+    "Solid",
+    "SolidMaterial",
     "box_mesh",
 ]

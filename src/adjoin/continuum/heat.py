@@ -207,8 +207,8 @@ class Heat:
         material = self.material
         numbers = {
             "density": material.density,
-            "specific_heat": _coefficients(material.specific_heat),
-            "conductivity": _coefficients(material.conductivity),
+            "specific_heat": coefficients(material.specific_heat),
+            "conductivity": coefficients(material.conductivity),
             "convection": self.convection,
             "emissivity": self.emissivity,
             "ambient": self.ambient,
@@ -292,8 +292,8 @@ class Heat:
             Field("position", "nodes", (2,), "parameter"),
             Field("source", "nodes", (), "parameter"),
             Field("density", None, (), "parameter"),
-            Field("specific_heat", None, (len(_coefficients(material.specific_heat)),), "parameter"),
-            Field("conductivity", None, (len(_coefficients(material.conductivity)),), "parameter"),
+            Field("specific_heat", None, (len(coefficients(material.specific_heat)),), "parameter"),
+            Field("conductivity", None, (len(coefficients(material.conductivity)),), "parameter"),
             *[Field(name, None, (), "parameter") for name in ("convection", "emissivity", "ambient", "latent_heat")],
             Field("flow", "elements", parts, "temporary", "corners"),
         ]
@@ -335,12 +335,8 @@ class Heat:
         That is volume, exposed area, and exposed area that looks up.
         """
         corners = len(temperature)
-        conducting = _polynomial(conductivity, sum(temperature) / corners)
-        flows: list[Any] = [0.0] * corners
-        for pair, (a, b) in enumerate(zip(*np.triu_indices(corners, 1), strict=True)):
-            flow = conductance[pair] * (temperature[b] - temperature[a])
-            flows[a], flows[b] = flows[a] + flow, flows[b] - flow
-        flows = [conducting * flow for flow in flows]
+        conducting = polynomial(conductivity, sum(temperature) / corners)
+        flows = [conducting * flow for flow in conduction(conductance, temperature)]
         if not birth:
             return {"flow": np.array([[flow] for flow in flows], dtype=object)}
         here = birth["birth"] <= birth["time"]
@@ -377,7 +373,7 @@ class Heat:
             inverse = 1.0 / (self.laser.radius * self.laser.radius)
             peak = 2.0 * self.laser.absorptivity * inverse / math.pi
             heat = heat + upward * (peak * surface["power"] * exp(-2.0 * inverse * square))
-        capacity = _polynomial(specific_heat, temperature)
+        capacity = polynomial(specific_heat, temperature)
         if self.material.latent_heat > 0:
             capacity = capacity + latent_heat * self._melting(temperature)
         after = temperature + self.dt * heat / (density * capacity * select(volume > 0.0, volume, 1.0))
@@ -392,15 +388,30 @@ class Heat:
         return select((s > 0.0) & (s < 1.0), 6.0 / width * s * (1.0 - s), 0.0)
 
 
-def _coefficients(value: float | Sequence[float]) -> list[float]:
+def coefficients(value: float | Sequence[float]) -> list[float]:
+    """Return the coefficients of 1, T, T², ... of a number that may depend on temperature."""
     return [float(value)] if isinstance(value, (int, float)) else [float(x) for x in value]
 
 
 def _first(value: float | Sequence[float]) -> float:
-    return _coefficients(value)[0]
+    return coefficients(value)[0]
 
 
-def _polynomial(coefficients: Any, x: Any) -> Any:
+def conduction(conductance: Any, temperature: Any) -> list[Any]:
+    """Return the heat that flows to each corner of an element at unit conductivity.
+
+    Args:
+        conductance: of each pair of corners, in the order of `numpy.triu_indices`.
+        temperature: of each corner.
+    """
+    flows: list[Any] = [0.0] * len(temperature)
+    for pair, (a, b) in enumerate(zip(*np.triu_indices(len(temperature), 1), strict=True)):
+        flow = conductance[pair] * (temperature[b] - temperature[a])
+        flows[a], flows[b] = flows[a] + flow, flows[b] - flow
+    return flows
+
+
+def polynomial(coefficients: Any, x: Any) -> Any:
     """Return c₀ + c₁ x + c₂ x² + ..."""
     total = coefficients[-1]
     for coefficient in reversed(list(coefficients)[:-1]):

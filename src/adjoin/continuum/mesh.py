@@ -11,6 +11,9 @@ from adjoin.errors import InputError
 CORNERS = np.array([[-1, -1, -1], [1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
 """Reference coordinates of a hexahedron's nodes, in the order of VTK."""
 
+LARGE = 1 << 17
+"""Elements that are integrated at a time."""
+
 HEX_FACES = np.array([[0, 3, 2, 1], [4, 5, 6, 7], [0, 1, 5, 4], [1, 2, 6, 5], [2, 3, 7, 6], [3, 0, 4, 7]])
 TET_FACES = np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [2, 0, 3]])
 """Nodes of each face, counterclockwise seen from outside."""
@@ -71,9 +74,16 @@ class Mesh:
         """Return the smallest determinant of the Jacobian at an element's nodes, (elements,)."""
         x = self.nodes[self.elements]
         if not self.is_hexahedral:
-            return np.linalg.det(x[:, 1:] - x[:, :1])
-        gradients = shape_gradients(CORNERS.astype(float))
-        return np.linalg.det(np.einsum("qai,eaj->eqij", gradients, x)).min(1)
+            return _triple(*(x[:, i] - x[:, 0] for i in (1, 2, 3)))
+        # At a corner the rows of the Jacobian are half the three edges that meet there.
+        smallest = np.full(len(x), np.inf)
+        for corner, place in enumerate(CORNERS):
+            edges = []
+            for axis in range(3):
+                across = np.flatnonzero((place * np.where(np.arange(3) == axis, -1, 1) == CORNERS).all(1))[0]
+                edges.append(-0.5 * place[axis] * (x[:, across] - x[:, corner]))
+            smallest = np.minimum(smallest, _triple(*edges))
+        return smallest
 
     def neighbors(self) -> np.ndarray:
         """Return the element on the other side of each face, (elements, faces); -1 where there is none."""
@@ -116,6 +126,13 @@ class Mesh:
         """
         x = self.positions(nodes)
         x = x[torch.as_tensor(self.elements, device=x.device)]
+        if len(x) > LARGE:  # the gradients at all points of all elements would take gigabytes
+            parts = [self._integrals(part) for part in x.split(LARGE)]
+            return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+        return self._integrals(x)
+
+    def _integrals(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the integrals of elements whose corners are given, (elements, corners, 3)."""
         if self.is_hexahedral:
             points = CORNERS / np.sqrt(3.0)
             values = x.new_tensor((1 + points[:, None] * CORNERS).prod(-1) / 8)
@@ -130,6 +147,15 @@ class Mesh:
         gradient = torch.linalg.solve(jacobian, reference.transpose(1, 2))  # (elements, points, 3, corners)
         volumes = torch.einsum("eq,qa->ea", determinant, values)
         return volumes, torch.einsum("eq,eqia,eqib->eab", determinant, gradient, gradient)
+
+
+def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return the determinants of matrices with these rows, (..., 3) each."""
+    return (
+        a[..., 0] * (b[..., 1] * c[..., 2] - b[..., 2] * c[..., 1])
+        + a[..., 1] * (b[..., 2] * c[..., 0] - b[..., 0] * c[..., 2])
+        + a[..., 2] * (b[..., 0] * c[..., 1] - b[..., 1] * c[..., 0])
+    )
 
 
 def shape_gradients(points: np.ndarray) -> np.ndarray:

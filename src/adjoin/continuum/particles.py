@@ -16,6 +16,8 @@ import torch
 
 from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Sort, Stage, StepSequence
+from adjoin.continuum import colliders as contact
+from adjoin.continuum.colliders import Collider, Motion
 from adjoin.errors import InputError
 from adjoin.trace import floor, log, maximum, minimum, select, sqrt
 
@@ -64,12 +66,15 @@ class ParticleState:
         v: velocities, (*batch, particles, dim), m/s.
         C: affine velocity, (*batch, particles, dim, dim), 1/s.
         F: deformation gradient, (*batch, particles, dim, dim).
+        wrench: force and torque on every collider about its origin, in each step, (steps, *batch, colliders, 6); None
+            if there are no colliders, and of a start.
     """
 
     x: torch.Tensor
     v: torch.Tensor
     C: torch.Tensor
     F: torch.Tensor
+    wrench: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,7 @@ class Particles:
         boundary: cells from the border within which the walls act.
         friction: at the walls: None for walls to which what touches them sticks, or Coulomb's coefficient.
         muscles: how many groups of particles contract or extend along a direction of their own.
+        colliders: rigid shapes that push particles away, in three dimensions.
         capacity: particles that a cell may hold.
     """
 
@@ -96,6 +102,7 @@ class Particles:
     boundary: int = 3
     friction: float | None = None
     muscles: int = 0
+    colliders: tuple[Collider, ...] = ()
     capacity: int = 64
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -106,6 +113,8 @@ class Particles:
             )
         if self.material.kind == "elastic" and self.dim == 3:
             raise InputError("particles: 'elastic' is for two dimensions; use 'neo_hookean' in three")
+        if self.colliders and self.dim == 2:
+            raise InputError("particles: colliders are for three dimensions")
         shear, first = self.material.lame
         limit = self.spacing / math.sqrt((2 * shear + first) / self.material.density)
         if not 0 < self.dt <= limit:
@@ -140,6 +149,7 @@ class Particles:
         muscle: torch.Tensor | None = None,
         *,
         steps: int | None = None,
+        motion: Motion | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
         keep: int | None = None,
         checkpoints: Checkpoints | None = None,
@@ -153,6 +163,7 @@ class Particles:
             muscle: direction of each muscle's fibers in each particle, times how much of the particle belongs to it,
                 (particles, muscles, dim).
             steps: how many, if there is no activation.
+            motion: of the colliders; by default they rest at the origin.
             params: "density", "shear" and "first" (Lamé's parameters) for all particles or for each,
                 (*batch, particles), and "gravity", (*batch, dim).
             keep: return states at the start and after every so many steps; by default only the last.
@@ -184,7 +195,8 @@ class Particles:
                 raise InputError("particles: a rollout with muscles needs their activation and fibers")
             controls["activation"], parameters["muscle"] = activation, muscle
             steps = len(activation)
-        states, _ = runner.rollout(
+        controls |= contact.controls(self.colliders, motion, steps, x)
+        states, outputs = runner.rollout(
             {"x": x, "v": state.v, "C": state.C, "F": state.F},
             parameters,
             controls,
@@ -192,7 +204,7 @@ class Particles:
             keep=keep,
             checkpoints=checkpoints,
         )
-        return ParticleState(**states)
+        return ParticleState(**states, wrench=outputs.get("wrench"))
 
     # One step ---------------------------------------------------------------------------------------------------------
 
@@ -232,6 +244,7 @@ class Particles:
             Field("cell", "particles", (), "index"),
             Field("momentum", "particles", (dim + 1,), "temporary", "stencil"),
             Field("velocity", "nodes", (dim,)),
+            *contact.fields(self.colliders),
         ]
         scatter = {name: Read(name) for name in ("x", "v", "C", "F", "density", "shear", "first", "volume")}
         if self.muscles:
@@ -240,6 +253,8 @@ class Particles:
                 Field("muscle", "particles", (self.muscles, dim), "parameter"),
             ]
             scatter |= {"activation": Read("activation"), "muscle": Read("muscle")}
+
+        scatter |= contact.reads(self.colliders)
 
         def to_grid(**particle: Any) -> dict[str, Any]:
             return self._to_grid(strides, **particle)
@@ -282,6 +297,10 @@ class Particles:
             root = _power(_determinant(deformed), dim)
             deformed = np.array([[root if i == j else 0.0 for j in range(dim)] for i in range(dim)], dtype=object)
         mass = density * volume
+        result: dict[str, Any] = {}
+        if self.colliders:
+            force, result["wrench"] = contact.push(self.colliders, x, v, mass, self.dt, rest)
+            v = v + self.dt * force / mass
         affine = mass * C - (4.0 * self.dt / (h * h)) * volume * stress
         rows = []
         for place in self._stencil:
@@ -289,7 +308,7 @@ class Particles:
             distance = np.array([(i - g) * h for i, g in zip(place, f, strict=True)], dtype=object)
             rows.append([*(weight * (mass * v + affine @ distance)), weight * mass])
         cell = sum(base * float(stride) for base, stride in zip(first, strides, strict=True))
-        return {"F'": deformed, "momentum": np.array(rows, dtype=object), "cell": cell}
+        return result | {"F'": deformed, "momentum": np.array(rows, dtype=object), "cell": cell}
 
     def _kirchhoff(self, F: Any, shear: Any, first: Any) -> Any:
         """Return the Kirchhoff stress of a deformation."""

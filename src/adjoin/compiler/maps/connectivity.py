@@ -39,17 +39,17 @@ class IndexTable:
             )
         members, corners = table.shape
         length = padded(members)
-        index = np.zeros((corners, length), np.int32)
-        index[:, :members] = table.T
-        keys = table.ravel()  # lanes in order, of each its corners
-        order = np.argsort(keys, kind="stable")
-        entries = (order % corners) * length + order // corners
-        starts = np.full(padded(targets) + 1, len(keys), np.int64)
-        starts[: targets + 1] = np.searchsorted(keys[order], np.arange(targets + 1))
         if length * corners >= 1 << 31:
             raise InputError(f"{name}: {members} members with {corners} corners are too many for 32-bit indices")
-        parts = (index, starts.astype(np.int32), entries.astype(np.int32))
-        return cls(*[torch.from_numpy(part.copy()).to(device) for part in parts])
+        rows = torch.as_tensor(table, dtype=torch.int64, device=device)
+        index = torch.zeros((corners, length), dtype=torch.int32, device=device)
+        index[:, :members] = rows.T
+        keys, order = torch.sort(rows.ravel(), stable=True)  # of each member, lanes in order
+        entries = (order % corners) * length + order // corners
+        bounds = torch.arange(targets + 1, device=device)
+        starts = torch.full((padded(targets) + 1,), len(keys), dtype=torch.int32, device=device)
+        starts[: targets + 1] = torch.searchsorted(keys, bounds).to(torch.int32)
+        return cls(index, starts, entries.to(torch.int32))
 
     def bindings(self) -> dict[str, Binding]:
         """Return where each table lies, by the part of the connection that it is."""

@@ -5,7 +5,7 @@ states again. Each pass is one loop on a CPU and replays of one graph on a GPU.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -135,6 +135,40 @@ class StepRunner:
         states = dict(zip([one.name for one in self.states], results, strict=False))
         outputs = dict(zip([one.name for one in self.outputs], results[len(self.states) :], strict=True))
         return states, outputs
+
+    def operator(
+        self, state: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor], varying: str
+    ) -> Callable[[torch.Tensor], dict[str, torch.Tensor]]:
+        """Return one step as a function of one parameter, for iterative solvers: what else it reads is bound once.
+
+        The results are views of memory that the next call overwrites; there are no gradients.
+        """
+        first = next(iter(state.values()))
+        batch = tuple(first.shape[: first.dim() - self._rank(self.states[0])])
+        for one, tensor in [(one, state[one.name]) for one in self.states] + [
+            (one, parameters[one.name]) for one in self.parameters
+        ]:
+            self._check(one, tensor, 0, batch, first)
+        call = _Call(self, batch, 1, None, Checkpoints(), first.dtype, first.device)
+        fixed = {name: value.detach() for name, value in parameters.items()}
+        changing = next(one for one in self.parameters if one.name == varying)
+        assert changing.over is not None
+        fixed[varying] = fixed[varying].expand(*batch, *fixed[varying].shape[-self._rank(changing) :])
+        call.bind_inputs(self.parameters, [fixed[one.name] for one in self.parameters], 0)
+        call.bind_temporaries()
+        histories = {one.name: call.rows(one, 2) for one in self.states}
+        for one in self.states:
+            histories[one.name][0] = self.inside(one, state[one.name], 0)[0]
+        launches = call.forward_launches(histories, 0, False, self.sequence.forward)
+        place, members = call.fixed[varying].tensor, self.sizes[changing.over]
+        columns = place.shape[2]
+
+        def apply(value: torch.Tensor) -> dict[str, torch.Tensor]:
+            place[0, :, :, :members] = value.reshape(-1, members, columns).transpose(-1, -2)
+            call.run(launches, 0, 1, 1)
+            return {one.name: self.outside(one, histories[one.name][1], batch, 0) for one in self.states}
+
+        return apply
 
     # Checks -----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,124 @@
+"""Bodies of nodes with masses that forces move: what solids and cloth share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.sequence import Field, Read, Stage
+from adjoin.continuum import colliders as contact
+from adjoin.continuum.colliders import Collider, Motion
+from adjoin.errors import InputError
+
+
+@dataclass(frozen=True)
+class BodyState:
+    """Nodes at a time.
+
+    Attributes:
+        x: positions, (*batch, nodes, 3), m.
+        v: velocities, (*batch, nodes, 3), m/s.
+        wrench: force and torque on every collider about its origin, in each step, (steps, *batch, colliders, 6); None
+            if there are no colliders, and of a start.
+    """
+
+    x: torch.Tensor
+    v: torch.Tensor
+    wrench: torch.Tensor | None = None
+
+
+def node_fields(colliders: tuple[Collider, ...]) -> list[Field]:
+    """Return the fields of nodes."""
+    return [
+        Field("x", "nodes", (3,), "state"),
+        Field("v", "nodes", (3,), "state"),
+        Field("mass", "nodes", (), "parameter"),
+        Field("free", "nodes", (), "parameter"),
+        Field("load", "nodes", (3,), "parameter"),
+        Field("gravity", None, (3,), "parameter"),
+        Field("drag", None, (), "parameter"),
+        *contact.fields(colliders),
+    ]
+
+
+def move_stage(colliders: tuple[Collider, ...], dt: float, forces: Mapping[str, str]) -> Stage:
+    """Return the stage that moves nodes: semi-implicit Euler under forces, gravity, drag and contact.
+
+    Args:
+        colliders: that push.
+        dt: s.
+        forces: connections by the field whose contributions come through them.
+    """
+
+    def move(x: Any, v: Any, mass: Any, free: Any, load: Any, gravity: Any, drag: Any, **rest: Any) -> dict[str, Any]:
+        force = load + mass * gravity
+        for name in forces:
+            force = force + rest[name]
+        result: dict[str, Any] = {}
+        if colliders:
+            pushed, wrench = contact.push(colliders, x, v, mass, dt, rest)
+            force, result["wrench"] = force + pushed, wrench
+        after = free * (v + dt * force / mass) / (1.0 + dt * drag)
+        return result | {"v'": after, "x'": x + dt * after}
+
+    names = ("x", "v", "mass", "free", "load", "gravity", "drag")
+    reads = {name: Read(name) for name in names} | {name: Read(name, via) for name, via in forces.items()}
+    return Stage("move", "nodes", move, reads | contact.reads(colliders))
+
+
+def run_body(
+    runner: StepRunner,
+    dt: float,
+    state: BodyState,
+    parameters: dict[str, torch.Tensor],
+    controls: dict[str, torch.Tensor],
+    colliders: tuple[Collider, ...],
+    motion: Motion | None,
+    steps: int | None,
+    fixed: torch.Tensor | None,
+    given: Mapping[str, torch.Tensor],
+    names: tuple[str, ...],
+    keep: int | None,
+    checkpoints: Checkpoints | None,
+) -> BodyState:
+    """Run steps of a body of nodes; `parameters` are its own, `given` those of the caller that replace any."""
+    x = state.x
+    place = {"dtype": x.dtype, "device": x.device}
+    nodes = x.shape[-2]
+    defaults = {"load": torch.zeros((nodes, 3), **place), "gravity": torch.tensor([0.0, 0.0, -9.81], **place)}
+    parameters = defaults | parameters
+    allowed = (*names, "load", "gravity", "drag", "mass")
+    for name in given:
+        if name not in allowed:
+            raise InputError(f"no parameter {name!r}; parameters: {', '.join(allowed)}")
+    parameters |= given
+    lightest = parameters["mass"].min().item()
+    for i, collider in enumerate(colliders):
+        if collider.stiffness * dt * dt > lightest or collider.damping * dt > lightest:
+            raise InputError(
+                f"collider {i}: a node of {lightest:.3g} kg and steps of {dt:g} s allow a stiffness of at most "
+                f"{lightest / dt**2:.3g} N/m and a damping of at most {lightest / dt:.3g} N s/m, got "
+                f"{collider.stiffness:g} and {collider.damping:g}"
+            )
+    free = torch.ones(nodes, **place)
+    if fixed is not None:
+        free = torch.where(fixed.to(x.device), torch.zeros((), **place), free)
+    controls = dict(controls) | dict(contact.controls(colliders, motion, steps, x))
+    states, outputs = runner.rollout(
+        {"x": x, "v": state.v},
+        parameters | {"free": free},
+        controls,
+        steps=steps,
+        keep=keep,
+        checkpoints=checkpoints,
+    )
+    return BodyState(states["x"], states["v"], outputs.get("wrench"))
+
+
+def lumped(elements: np.ndarray, shares: torch.Tensor, nodes: int) -> torch.Tensor:
+    """Return the sum at every node of what each element has at its corners, (elements, corners)."""
+    index = torch.as_tensor(elements, device=shares.device)
+    return shares.new_zeros(nodes).index_add(0, index.ravel(), shares.ravel())

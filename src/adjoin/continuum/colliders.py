@@ -1,0 +1,160 @@
+"""Rigid shapes that push soft bodies away: planes, spheres, capsules and boxes that rest or move with links of robots.
+
+A point that is closer to a shape than its thickness feels a spring and a damper along the normal and Coulomb
+friction across it. The shape feels the opposite: rollouts return the wrench on every collider.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.compiler.maps.sequence import Field, Read
+from adjoin.errors import InputError
+from adjoin.trace import maximum, minimum, select, sqrt
+
+SIZES = {"plane": 0, "sphere": 1, "capsule": 2, "box": 3}
+
+
+@dataclass(frozen=True)
+class Collider:
+    """A rigid shape.
+
+    Attributes:
+        kind: "plane" (its z axis is the normal), "sphere" (radius), "capsule" (radius, half length along z) or "box"
+            (half lengths).
+        size: as the kind has it, m.
+        stiffness: of the spring at a point, N/m.
+        damping: of the damper at a point, N s/m.
+        friction: Coulomb's coefficient.
+        thickness: distance from the shape at which points begin to feel it, m.
+    """
+
+    kind: str = "plane"
+    size: tuple[float, ...] = ()
+    stiffness: float = 1e3
+    damping: float = 0.0
+    friction: float = 0.0
+    thickness: float = 0.0
+
+    def __post_init__(self):
+        if self.kind not in SIZES:
+            raise InputError(f"collider: no kind {self.kind!r}; kinds: {', '.join(SIZES)}")
+        if len(self.size) != SIZES[self.kind] or any(length <= 0 for length in self.size):
+            raise InputError(f"collider: a {self.kind} has {SIZES[self.kind]} positive sizes, got {self.size}")
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Where colliders are and how they move in every step.
+
+    Attributes:
+        position: of each collider, (steps, *batch, colliders, 3) or without batch dimensions, m.
+        rotation: matrices from the collider's axes to the world's, (steps, *batch, colliders, 3, 3).
+        velocity: of the collider's origin, (steps, *batch, colliders, 3), m/s.
+        angular_velocity: in the world's axes, (steps, *batch, colliders, 3), rad/s.
+    """
+
+    position: torch.Tensor
+    rotation: torch.Tensor
+    velocity: torch.Tensor
+    angular_velocity: torch.Tensor
+
+    @classmethod
+    def at_rest(cls, positions: torch.Tensor, rotations: torch.Tensor | None, steps: int) -> "Motion":
+        """Return colliders that stay at positions (colliders, 3), unturned unless rotations are given."""
+        if rotations is None:
+            rotations = torch.eye(3, dtype=positions.dtype, device=positions.device).expand(*positions.shape, 3)
+        still = torch.zeros_like(positions).expand(steps, *positions.shape)
+        return cls(positions.expand(steps, *positions.shape), rotations.expand(steps, *rotations.shape), still, still)
+
+
+def fields(colliders: Sequence[Collider]) -> list[Field]:
+    """Return the fields of the motion of colliders and of the wrenches on them."""
+    count = len(colliders)
+    if not count:
+        return []
+    return [
+        Field("collider_position", None, (count, 3), "control"),
+        Field("collider_rotation", None, (count, 3, 3), "control"),
+        Field("collider_velocity", None, (count, 3), "control"),
+        Field("collider_spin", None, (count, 3), "control"),
+        Field("wrench", None, (count, 6), "output"),
+    ]
+
+
+def reads(colliders: Sequence[Collider]) -> dict[str, Read]:
+    """Return what a stage reads that lets colliders push."""
+    return {field.name: Read(field.name) for field in fields(colliders) if field.role == "control"}
+
+
+def controls(
+    colliders: Sequence[Collider], motion: Motion | None, steps: int | None, like: torch.Tensor
+) -> Mapping[str, torch.Tensor]:
+    """Return the motion as controls; by default all colliders rest at the origin."""
+    if not colliders:
+        if motion is not None:
+            raise InputError("there are no colliders to move")
+        return {}
+    if motion is None:
+        if steps is None:
+            raise InputError("a rollout needs steps, or the motion of its colliders")
+        motion = Motion.at_rest(torch.zeros((len(colliders), 3), dtype=like.dtype, device=like.device), None, steps)
+    return {
+        "collider_position": motion.position,
+        "collider_rotation": motion.rotation,
+        "collider_velocity": motion.velocity,
+        "collider_spin": motion.angular_velocity,
+    }
+
+
+def push(
+    colliders: Sequence[Collider], x: Any, v: Any, mass: Any, dt: float, motion: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return the force on a point at x with velocity v, (3,), and the wrench on every collider about its origin.
+
+    Friction takes away at most half of the slip of a step, so that what sticks does not chatter.
+    """
+    total = np.zeros(3, dtype=object)
+    wrenches = []
+    for i, collider in enumerate(colliders):
+        rotation, origin = motion["collider_rotation"][i], motion["collider_position"][i]
+        arm = x - origin
+        distance, normal = _distance(collider, rotation.T @ arm)
+        normal = rotation @ normal
+        relative = v - motion["collider_velocity"][i] - np.cross(motion["collider_spin"][i], arm)
+        depth = maximum(collider.thickness - distance, 0.0)
+        speed = relative @ normal
+        pressing = maximum(collider.stiffness * depth - collider.damping * speed, 0.0)
+        pressing = select(depth > 0.0, pressing, 0.0)
+        slip = relative - speed * normal
+        slipping = sqrt(slip @ slip + 1e-12)
+        force = pressing * normal - minimum(collider.friction * pressing / slipping, 0.5 * mass / dt) * slip
+        total = total + force
+        wrenches.append([*(-force), *(-np.cross(arm, force))])
+    return total, np.array(wrenches, dtype=object)
+
+
+def _distance(collider: Collider, p: Any) -> tuple[Any, Any]:
+    """Return the distance of a point from a shape, in the shape's axes, and the outer normal there."""
+    if collider.kind == "plane":
+        return p[2], np.array([0.0, 0.0, 1.0], dtype=object)
+    if collider.kind in ("sphere", "capsule"):
+        half = collider.size[1] if collider.kind == "capsule" else 0.0
+        nearest = np.array([0.0, 0.0, minimum(maximum(p[2], -half), half)], dtype=object)
+        away = p - nearest
+        length = sqrt(away @ away + 1e-18)
+        return length - collider.size[0], away / length
+    outside = [abs(p[i]) - collider.size[i] for i in range(3)]
+    beyond = [maximum(o, 0.0) for o in outside]
+    length = sqrt(sum(b * b for b in beyond) + 1e-18)
+    sign = [select(p[i] < 0.0, -1.0, 1.0) for i in range(3)]
+    largest = maximum(outside[0], maximum(outside[1], outside[2]))
+    first = outside[0] >= largest
+    second = ~first & (outside[1] >= largest)
+    inner = [select(first, sign[0], 0.0), select(second, sign[1], 0.0), select(first | second, 0.0, sign[2])]
+    inside = largest <= 0.0
+    normal = [select(inside, inner[i], sign[i] * beyond[i] / length) for i in range(3)]
+    return select(inside, largest, length), np.array(normal, dtype=object)

@@ -1,0 +1,210 @@
+"""Elastic solids of tetrahedra and hexahedra: corotated and neo-Hookean, with muscles; explicit steps.
+
+An element's forces are -∫ P(F) ∇N dV with the deformation gradient F = Σ x ⊗ ∇N: at one point of a tetrahedron, at
+eight of a hexahedron. Gradients pass to states, activations, materials, loads, rest shapes and moving colliders.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
+from adjoin.continuum.bodies import BodyState, lumped, move_stage, node_fields, run_body
+from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients
+from adjoin.errors import InputError
+from adjoin.trace import log
+
+POLAR = 6
+"""Newton's iterations for the rotation of a deformation: enough for stretches from 1/4 to 4."""
+
+
+@dataclass(frozen=True)
+class SolidMaterial:
+    """An elastic material.
+
+    Attributes:
+        kind: "neo_hookean" or "corotated".
+        density: kg/m³.
+        young: Young's modulus, Pa.
+        poisson: Poisson's ratio, at least 0 and less than 0.5.
+        drag: damping in proportion to mass, 1/s.
+    """
+
+    kind: str = "neo_hookean"
+    density: float = 1000.0
+    young: float = 1e5
+    poisson: float = 0.3
+    drag: float = 0.0
+
+    def __post_init__(self):
+        if self.kind not in ("neo_hookean", "corotated"):
+            raise InputError(f"solid: no material {self.kind!r}; materials: neo_hookean, corotated")
+        if not (self.density > 0 and self.young > 0 and 0 <= self.poisson < 0.5 and self.drag >= 0):
+            raise InputError(f"solid: a physical material has density, young > 0, 0 <= poisson < 0.5, got {self}")
+
+    @property
+    def lame(self) -> tuple[float, float]:
+        """Return shear modulus and Lamé's first parameter."""
+        shear = self.young / (2 * (1 + self.poisson))
+        return shear, self.young * self.poisson / ((1 + self.poisson) * (1 - 2 * self.poisson))
+
+
+@dataclass(frozen=True, eq=False)
+class Solid:
+    """An elastic body.
+
+    Attributes:
+        mesh: at rest.
+        material: of all elements.
+        dt: s, of a step.
+        muscles: how many groups of fibers there are.
+        colliders: rigid shapes that push.
+    """
+
+    mesh: Mesh
+    material: SolidMaterial
+    dt: float
+    muscles: int = 0
+    colliders: tuple[Collider, ...] = ()
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self):
+        if not 0 < self.dt <= self.stable_dt:
+            raise InputError(
+                f"solid: dt {self.dt:g} is beyond stability; the largest stable one is {self.stable_dt:.3g}"
+            )
+
+    @property
+    def stable_dt(self) -> float:
+        """Return the largest stable step: 2 / ω, with ω² bounded by (λ + 2μ) / ρ times the largest of an element."""
+        shear, first = self.material.lame
+        volumes, conductance = self.mesh.integrals()
+        root = volumes.rsqrt()
+        largest = torch.linalg.eigvalsh(root[:, :, None] * conductance * root[:, None, :]).max().item()
+        return 2 / math.sqrt(largest * (first + 2 * shear) / self.material.density)
+
+    def state(
+        self, x: torch.Tensor | None = None, v: torch.Tensor | None = None, dtype: Any = torch.float64
+    ) -> BodyState:
+        """Return nodes at rest where the mesh has them, unless positions and velocities are given."""
+        x = torch.tensor(self.mesh.nodes, dtype=dtype) if x is None else x
+        return BodyState(x, torch.zeros_like(x) if v is None else v)
+
+    def rollout(
+        self,
+        state: BodyState,
+        activation: torch.Tensor | None = None,
+        fibers: torch.Tensor | None = None,
+        *,
+        steps: int | None = None,
+        fixed: torch.Tensor | None = None,
+        motion: Motion | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+        nodes: torch.Tensor | None = None,
+        keep: int | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> BodyState:
+        """Run steps.
+
+        Args:
+            state: at the start.
+            activation: tension of each muscle in each step, (steps, *batch, muscles), Pa.
+            fibers: direction of each muscle in each element times how much of the element belongs to it,
+                (elements, muscles, 3).
+            steps: how many, if neither muscles nor colliders say.
+            fixed: nodes that do not move, (nodes,), bool.
+            motion: of the colliders; by default they rest at the origin.
+            params: "shear" and "first" (Lamé's parameters), for all or each element, (*batch, elements); "load" on
+                each node, (*batch, nodes, 3), N; "gravity", (*batch, 3); "drag"; "mass" of each node.
+            nodes: the rest shape in place of the mesh's, (nodes, 3); gradients pass to it.
+            keep: return states at the start and after every so many steps; by default only the last.
+            checkpoints: what to keep for the gradient.
+        """
+        x, material = state.x, self.material
+        place = {"dtype": x.dtype, "device": x.device}
+        rest = torch.tensor(self.mesh.nodes, **place) if nodes is None else nodes
+        count = len(self.mesh.elements)
+        given = dict(params or {})
+        parameters = {"rest": rest, "drag": torch.tensor(material.drag, **place)}
+        for name, value in zip(("shear", "first"), material.lame, strict=True):
+            number = given.pop(name, torch.tensor(value, **place))
+            each = number.dim() and number.shape[-1] == count
+            parameters[name] = number if each else number[..., None].expand(*number.shape, count)
+        volumes, _ = self.mesh.integrals(rest)
+        parameters["mass"] = material.density * lumped(self.mesh.elements, volumes.to(**place), len(rest))
+        controls: dict[str, torch.Tensor] = {}
+        if self.muscles:
+            if activation is None or fibers is None:
+                raise InputError("solid: a rollout with muscles needs their activation and fibers")
+            controls["activation"], parameters["fibers"] = activation, fibers
+        return run_body(
+            self._runner(), self.dt, state, parameters, controls, self.colliders, motion, steps, fixed, given,
+            ("shear", "first"), keep, checkpoints,
+        )  # fmt: skip
+
+    def _runner(self) -> StepRunner:
+        if "runner" not in self._cache:
+            corners = self.mesh.elements.shape[1]
+            fields = [
+                *node_fields(self.colliders),
+                Field("rest", "nodes", (3,), "parameter"),
+                Field("shear", "elements", (), "parameter"),
+                Field("first", "elements", (), "parameter"),
+                Field("force", "elements", (3,), "temporary", "corners"),
+            ]
+            reads = {"x": Read("x", "corners"), "rest": Read("rest", "corners")}
+            reads |= {"shear": Read("shear"), "first": Read("first")}
+            if self.muscles:
+                fields.append(Field("activation", None, (self.muscles,), "control"))
+                fields.append(Field("fibers", "elements", (self.muscles, 3), "parameter"))
+                reads |= {"activation": Read("activation"), "fibers": Read("fibers")}
+            stages = [
+                Stage("strain", "elements", self._forces, reads),
+                move_stage(self.colliders, self.dt, {"force": "corners"}),
+            ]
+            sequence = StepSequence(fields, [Connection("corners", "elements", "nodes", corners)], stages)
+            sizes = {"nodes": len(self.mesh.nodes), "elements": len(self.mesh.elements)}
+            self._cache["runner"] = StepRunner(sequence, sizes, {"corners": self.mesh.elements})
+        return self._cache["runner"]
+
+    def _forces(self, x: Any, rest: Any, shear: Any, first: Any, **muscles: Any) -> dict[str, Any]:
+        """Return the elastic force on each node of an element."""
+        if self.mesh.is_hexahedral:
+            points, weight = shape_gradients(CORNERS / math.sqrt(3.0)), 1.0
+        else:
+            points, weight = np.array([[[-1.0, -1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]]), 1 / 6
+        total = np.zeros((len(x), 3), dtype=object)
+        for reference in points:
+            inverse, determinant = _inverse(rest.T @ reference)
+            gradients = reference @ inverse  # (corners, 3), in the axes of the rest shape
+            F = x.T @ gradients
+            stress = first_piola(self.material.kind, F, shear, first)
+            for m in range(self.muscles):
+                fiber = muscles["fibers"][m]
+                stress = stress + muscles["activation"][m] * np.outer(F @ fiber, fiber)
+            total = total - (weight * determinant) * (gradients @ stress.T)
+        return {"force": total}
+
+
+def first_piola(kind: str, F: Any, shear: Any, first: Any) -> Any:
+    """Return the first Piola-Kirchhoff stress of a deformation gradient, (3, 3)."""
+    inverse, J = _inverse(F)
+    if kind == "neo_hookean":
+        return shear * (F - inverse.T) + first * log(J) * inverse.T
+    rotation = F
+    for _ in range(POLAR):
+        rotation = 0.5 * (rotation + _inverse(rotation)[0].T)
+    return 2.0 * shear * (F - rotation) + first * (J - 1.0) * J * inverse.T
+
+
+def _inverse(A: Any) -> tuple[Any, Any]:
+    """Return the inverse and the determinant of a matrix (3, 3)."""
+    cofactors = np.array([np.cross(A[1], A[2]), np.cross(A[2], A[0]), np.cross(A[0], A[1])], dtype=object)
+    determinant = A[0] @ cofactors[0]
+    return cofactors.T / determinant, determinant
