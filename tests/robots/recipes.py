@@ -372,6 +372,13 @@ RECIPES: dict[str, Recipe] = {
         "gymnasium 1.4.0, humanoid.xml; its two tendons, which exert no force, are left out",
         "MIT",
     ),
+    "hopper": Recipe(lambda: from_gymnasium("hopper.xml", "hopper"), "Hopper", "gymnasium 1.4.0, hopper.xml", "MIT"),
+    "half_cheetah": Recipe(
+        lambda: from_gymnasium("half_cheetah.xml", "half_cheetah"),
+        "Half a cheetah",
+        "gymnasium 1.4.0, half_cheetah.xml",
+        "MIT",
+    ),
     "spined_quadruped": Recipe(
         spined_quadruped,
         "Quadruped with a spine, 11 joints, like SPARC",

@@ -24,6 +24,8 @@ DOFS = {
     "g1": 35,
     "go2": 18,
     "h1": 25,
+    "half_cheetah": 9,
+    "hopper": 6,
     "humanoid": 23,
     "iiwa7": 7,
     "laikago": 18,

@@ -4,6 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from adjoin.rl.adapters.gymnasium import gymnasium_env, gymnasium_vector, register_gymnasium
+    from adjoin.rl.adapters.rsl_rl import rsl_rl_env
+    from adjoin.rl.adapters.skrl import skrl_env
+    from adjoin.rl.adapters.stable_baselines3 import stable_baselines3_env
+    from adjoin.rl.adapters.torchrl import torchrl_env
     from adjoin.rl.checkpoint import load_checkpoint, save_checkpoint
     from adjoin.rl.environment import Environment, EnvironmentState, Step
     from adjoin.rl.episodes import evaluate
@@ -17,6 +22,11 @@ if TYPE_CHECKING:
 
 # Imported when first used, so that the command line starts without torch.
 _MODULES = {
+    "adapters.gymnasium": ("gymnasium_env", "gymnasium_vector", "register_gymnasium"),
+    "adapters.rsl_rl": ("rsl_rl_env",),
+    "adapters.skrl": ("skrl_env",),
+    "adapters.stable_baselines3": ("stable_baselines3_env",),
+    "adapters.torchrl": ("torchrl_env",),
     "checkpoint": ("load_checkpoint", "save_checkpoint"),
     "environment": ("Environment", "EnvironmentState", "Step"),
     "episodes": ("evaluate",),
@@ -50,11 +60,18 @@ __all__ = [
     "clip_between_steps",
     "diagnose",
     "evaluate",
+    "gymnasium_env",
+    "gymnasium_vector",
     "load_checkpoint",
     "make_task",
+    "register_gymnasium",
     "register_learner",
     "register_task",
+    "rsl_rl_env",
     "save_checkpoint",
+    "skrl_env",
+    "stable_baselines3_env",
+    "torchrl_env",
     "train",
 ]
 

@@ -134,8 +134,7 @@ class Environment:
         """
         state = self._begin(n, generator)
         if max(self.task.observation_delay) > 0:
-            observation = self.task.observe(state)[:, None]
-            repeated = observation.expand(-1, max(self.task.observation_delay) + 1, -1)
+            repeated = self.task.observe(state)[:, None].repeat(1, max(self.task.observation_delay) + 1, 1)
             state = state.replace(hidden={**state.hidden, OBSERVATIONS: repeated})
         return state
 

@@ -19,7 +19,7 @@ class _Clip(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        squares = sum((g.reshape(len(g), -1).square().sum(-1) for g in gradients), torch.zeros(()).to(gradients[0]))
+        squares = torch.stack([g.reshape(len(g), -1).square().sum(-1) for g in gradients]).sum(0)
         factor = (ctx.limit / squares.sqrt().clamp(min=1e-30)).clamp(max=1.0)
         factor = torch.where(squares.isfinite(), factor, 0.0)
         scaled = []

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch.utils import _pytree
@@ -169,11 +169,13 @@ class Learner(ABC):
         return asdict(self.options)
 
 
+L = TypeVar("L", bound=Learner)
+
 LEARNERS: dict[str, type[Learner]] = {}
 """The learners that `train` and the command line know, by name."""
 
 
-def register_learner(kind: type[Learner]) -> type[Learner]:
+def register_learner(kind: type[L]) -> type[L]:
     """Register a class of learners under its name."""
     LEARNERS[kind.name] = kind
     return kind

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -14,6 +15,12 @@ from adjoin.simulation.simulator import Simulator
 
 MASS, GAINS, TERRAIN = "mass", "gains", "terrain"
 TOGETHER = {MASS: (MASS, "inertia"), GAINS: ("actuator_gain", "actuator_bias")}
+
+
+@lru_cache(maxsize=256)
+def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return numbers as a tensor; it is made once, so that it may be part of a CUDA graph."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,10 @@ class Random:
     def normal(self, *shape: int) -> torch.Tensor:
         """Return numbers of the standard normal distribution."""
         return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
+
+    def constant(self, values: Sequence[float]) -> torch.Tensor:
+        """Return numbers as a tensor; it is made once, so that it may be part of a CUDA graph."""
+        return constant(tuple(values), self.dtype, self.device)
 
     def integers(self, low: int, high: int, *shape: int) -> torch.Tensor:
         """Return whole numbers from `low` to `high`, both included."""
@@ -115,7 +126,7 @@ def draw_parameters(
 ) -> dict[str, torch.Tensor]:
     """Return parameters for a simulator's calls, (n, ...) each, of which some numbers are drawn."""
     model, values = simulator.model, {}
-    own = model.parameters(dtype=random.dtype, device=random.device) if randomized else {}
+    own = _own(model, random.dtype, random.device) if randomized else {}
     for each in randomized:
         names = TOGETHER.get(each.parameter, (each.parameter,))
         names = names[:1] if each.parameter == MASS and each.scale is None else names
@@ -126,7 +137,8 @@ def draw_parameters(
         for name in names:
             base = values.get(name, _default(simulator, own, name, random))
             base = base if name in values else base.expand(n, *base.shape)
-            mask = _mask(model, name, each.of, base)
+            names_of = each.of if each.of is None or isinstance(each.of, str) else tuple(each.of)
+            mask = _mask(model, name, names_of, base.shape[1:], base.device)
             count = 1 if each.shared else base.shape[1] if base.dim() > 1 else 1
             distribution = each.scale or each.add
             assert distribution is not None
@@ -136,30 +148,38 @@ def draw_parameters(
     return values
 
 
+@lru_cache(maxsize=64)
+def _own(model: Model, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
+    return model.parameters(dtype=dtype, device=device)
+
+
 def _default(simulator: Simulator, own: dict[str, torch.Tensor], name: str, random: Random) -> torch.Tensor:
     if name in own:
         return own[name]
     prefix = "contact_"
     if name.startswith(prefix) and name in simulator.world.parameters:
         number = getattr(simulator.world.contact, name.removeprefix(prefix))
-        return torch.tensor(float(number), dtype=random.dtype, device=random.device)
+        return random.constant([float(number)])[0]
     if name == TERRAIN and simulator.world.terrain is not None:
         return simulator.world.terrain.heights_like(torch.empty(0, dtype=random.dtype, device=random.device))
     known = [*simulator.world.parameters, GAINS]
     raise InputError(f"Randomize: {unknown_name('parameter', 'parameters', name, known)}")
 
 
-def _mask(model: Model, name: str, of: str | Sequence[str] | None, base: torch.Tensor) -> torch.Tensor:
+@lru_cache(maxsize=256)
+def _mask(
+    model: Model, name: str, of: str | tuple[str, ...] | None, shape: torch.Size, device: torch.device
+) -> torch.Tensor:
     """Return which numbers of a parameter change, in a shape that broadcasts to it."""
     if of is None:
-        return torch.ones((), dtype=torch.bool, device=base.device)
+        return torch.ones((), dtype=torch.bool, device=device)
     parameter = parameters.find(name)
     if parameter is None or parameter.owner == "world":
         raise InputError(f"Randomize({name!r}): it has no parts; leave out `of`")
     what, ranges = ranges_of(model, parameter)
-    mask = torch.zeros(base.shape[1], dtype=torch.bool)
+    mask = torch.zeros(shape[0], dtype=torch.bool)
     for item in [of] if isinstance(of, str) else of:
         if item not in ranges:
             raise InputError(f"Randomize({name!r}): {unknown_name(what, f'{what}s', item, ranges)}")
         mask[list(ranges[item])] = True
-    return mask.to(base.device).reshape(-1, *[1] * (base.dim() - 2))
+    return mask.to(device).reshape(-1, *[1] * (len(shape) - 1))

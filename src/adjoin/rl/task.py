@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import torch
 
@@ -103,11 +103,13 @@ class Task(ABC):
         return before.memory
 
 
+T = TypeVar("T", bound=Task)
+
 TASKS: dict[str, type[Task]] = {}
 """The tasks that `make_task` and the command line know, by name."""
 
 
-def register_task(kind: type[Task]) -> type[Task]:
+def register_task(kind: type[T]) -> type[T]:
     """Register a class of tasks under its name."""
     TASKS[kind.name] = kind
     return kind

@@ -5,7 +5,9 @@ after the horizon, and smooths the landscape.
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,6 +18,7 @@ from adjoin.rl.capture import Captured
 from adjoin.rl.gradients import clip_between_steps, clip_gradients
 from adjoin.rl.learner import Learner, Options, register_learner
 from adjoin.rl.networks import GaussianActor, Moments, perceptron
+from adjoin.rl.optimizer import adam, state_tensors
 
 EXPLODED = 1e8  # the norm of a gradient that is of no use
 
@@ -36,8 +39,8 @@ class SHACOptions(Options):
         last_rate: The learning rates of the last iteration.
         betas: Of Adam.
         clip: The greatest norm of a gradient to the weights.
-        step_clip: The greatest norm of the gradient that passes from an action to the one before, in each environment;
-            None for no bound.
+        step_clip: The greatest norm of the gradient of an environment's return over the horizon that passes from an
+            action to the one before; None for no bound.
         critic_passes: How often the critic sees the data of an iteration.
         minibatches: Into how many parts.
         target_mixing: The share of the old target critic that is kept in each iteration.
@@ -88,11 +91,17 @@ class SHAC(Learner):
         options = self.options
         self.target.requires_grad_(False)
         self.optimizers = {
-            "actor": torch.optim.Adam(self.actor.parameters(), options.actor_rate, options.betas, fused=True),
-            "critic": torch.optim.Adam(self.critic.parameters(), options.critic_rate, options.betas, fused=True),
+            "actor": adam(self.actor, options.actor_rate, options.betas),
+            "critic": adam(self.critic, options.critic_rate, options.betas),
         }
         self._graphs: dict[int, Captured] = {}
+        self._critic_graphs: dict[int, Captured] = {}
         self._warned = False
+
+    def load_more(self, tensors: Mapping[str, Any]) -> None:
+        """Record anew: the environments are in other tensors now."""
+        self._graphs.clear()
+        self._critic_graphs.clear()
 
     @property
     def horizon(self) -> int:
@@ -118,7 +127,7 @@ class SHAC(Learner):
         share = 1.0 - self.iteration / options.iterations
         for name, rate in (("actor", options.actor_rate), ("critic", options.critic_rate)):
             for group in self.optimizers[name].param_groups:
-                group["lr"] = options.last_rate + share * (rate - options.last_rate)
+                group["lr"].fill_(options.last_rate + share * (rate - options.last_rate))
         loss, observations, targets = self._graph(self.horizon)()
         if self.iteration == 0:
             self._check(loss)
@@ -128,7 +137,7 @@ class SHAC(Learner):
         self.optimizers["actor"].step()
         self._warn(norm)
         with torch.no_grad():
-            critic_loss = self._fit_critic(self._normalized(observations), targets)
+            critic_loss = self._critic_graph(observations, targets)()
             for old, new in zip(self.target.parameters(), self.critic.parameters(), strict=True):
                 old.lerp_(new, 1.0 - options.target_mixing)
             if options.normalize:
@@ -155,6 +164,8 @@ class SHAC(Learner):
         for parameter in self.actor.parameters():
             parameter.grad = None
         self.vector.detach()
+        scale = self.options.environments * horizon  # the loss is a mean
+        limit = None if self.options.step_clip is None else self.options.step_clip / scale
         with torch.enable_grad():
             observation = self.vector.observe()
             observations, rewards, finals, terminated, ended = [], [], [], [], []
@@ -162,7 +173,7 @@ class SHAC(Learner):
                 observations.append(observation.detach())
                 action, bonus = self._sample(observation)
                 step = self.vector.step(action)
-                self.vector.state = clip_between_steps(self.vector.state, self.options.step_clip)
+                self.vector.state = clip_between_steps(self.vector.state, limit)
                 rewards.append(step.reward + bonus)
                 finals.append(step.final_observation)
                 terminated.append(step.terminated)
@@ -208,8 +219,23 @@ class SHAC(Learner):
 
     # Updates
 
+    def _critic_graph(self, observations: torch.Tensor, targets: torch.Tensor) -> Captured:
+        """Return the fit of the critic to data that lies in the same memory each time, where it is recorded."""
+        recorded = self.options.graph and observations.is_cuda and not distributed.active()
+        if not recorded:
+            return Captured(lambda: self._fit_critic(observations, targets), observations.device, enabled=False)
+        if len(observations) not in self._critic_graphs:
+            self._critic_graphs[len(observations)] = Captured(
+                lambda: self._fit_critic(observations, targets),
+                observations.device,
+                [self.generator],
+                lambda: [*self.critic.parameters(), *state_tensors(self.optimizers["critic"])],
+            )
+        return self._critic_graphs[len(observations)]
+
+    @torch.no_grad()
     def _fit_critic(self, observations: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        inputs, outputs = observations.flatten(0, 1), targets.flatten()
+        inputs, outputs = self._normalized(observations).flatten(0, 1), targets.flatten()
         size = max(1, len(outputs) // self.options.minibatches)
         loss, parameters = outputs.new_zeros(()), list(self.critic.parameters())
         for _ in range(self.options.critic_passes):

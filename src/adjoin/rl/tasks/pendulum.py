@@ -10,7 +10,7 @@ from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Actuator, Body, Frame, Geometry
 from adjoin.rl.environment import EnvironmentState
-from adjoin.rl.random import Random
+from adjoin.rl.random import Random, constant
 from adjoin.rl.task import Start, Task, register_task
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.step import Integrator
@@ -78,5 +78,5 @@ class Pendulum(Task):
 
     def _distance(self, state: EnvironmentState) -> torch.Tensor:
         tip = forward_kinematics(self.simulator.model, state.q, self._bobs[-1])[..., :3, 3]
-        target = tip.new_tensor([0.0, 0.0, LENGTH * self.links])
+        target = constant((0.0, 0.0, LENGTH * self.links), tip.dtype, tip.device)
         return (tip - target).square().sum(-1)

@@ -1,0 +1,24 @@
+"""Reinforcement learning: throughput with a policy in the loop, learning curves, and dynamics in the loop.
+
+    python benchmarks/rl.py [--sections throughput,shac,...] [--device cuda] [--quick] [--json] [--out FILE]
+
+throughput  4,096 ants: collection (policy, simulation, rewards, resets) and SHAC's gradient, each one CUDA graph
+shac        DiffRL's ant by SHAC, 64 and 512 environments, beside its published returns
+tasks       the other tasks by SHAC: returns before and after
+dynamics    inverse dynamics, mass matrix and operational-space inertia of the G1 for every environment in every step,
+            beside Pinocchio in two processes
+pendulum    policy enhancement on n-link pendulums (Table 4 of Qiao et al., ICML 2021)
+"""
+
+from report import run_sections
+
+SECTIONS = {
+    "throughput": "rl_throughput.throughput",
+    "shac": "rl_learning.shac",
+    "tasks": "rl_learning.tasks",
+    "dynamics": "rl_throughput.dynamics",
+    "pendulum": "rl_pendulum.policy_enhancement",
+}
+
+if __name__ == "__main__":
+    run_sections("rl", __doc__, SECTIONS, ["throughput", "shac"], list(SECTIONS))

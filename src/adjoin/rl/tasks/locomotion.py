@@ -1,0 +1,158 @@
+"""Ant and humanoid, with the observations, rewards and figures of DiffRL (Xu et al., ICLR 2022)."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from adjoin.compiler.runtime.function import function
+from adjoin.model.model import Model
+from adjoin.rl.environment import EnvironmentState
+from adjoin.rl.random import Random
+from adjoin.rl.task import Start, Task, register_task
+from adjoin.rl.tasks.physics import contact_simulator, rescaled
+from adjoin.robots import load
+from adjoin.spatial.rotation import from_quaternion
+from adjoin.spatial.vector import apply
+
+HEIGHT, FORWARD_SPEED, BASE = 0, 5, 11  # where numbers are in an observation, and how many are about the base
+
+
+class Locomotion(Task):
+    """A robot with a free base is to run along x.
+
+    The observation has the height and the quaternion of the base, its linear and angular velocity in world axes, joint
+    angles, joint velocities times 0.2, how upright it is and how well it heads along x (both cosines), and the latest
+    action.
+
+    Attributes:
+        height: The height of the base at the start, m.
+        angles: The joint angles at the start, rad.
+        scatter: How far starts are from there, evenly on both sides: m, rad of the base, rad of joints, velocities.
+    """
+
+    decimation = 4
+    height: float
+    angles: Sequence[float]
+    scatter = (0.1, math.radians(7.5), 0.2, 0.25)
+
+    def __init__(self, model: Model):
+        self.simulator = contact_simulator(model, 1.0 / 60.0 / self.decimation)
+
+        @function(q=model.nq, v=model.nv)
+        def features(q: Any, v: Any) -> Any:
+            turn = from_quaternion(tuple(q[3:7]))
+            linear, angular = (apply(turn, tuple(part)) for part in (v[:3], v[3:6]))
+            joints = [*q[7:], *[0.2 * x for x in v[6:]]]
+            return [q[2], *q[3:7], *linear, *angular, *joints, turn[2][2], turn[0][0]]
+
+        self._features = features
+
+    def start(self, n: int, random: Random) -> Start:
+        """Begin near the usual pose, with small velocities."""
+        place, tilt, bend, speed = self.scatter
+        model = self.simulator.model
+        angles = random.constant(self.angles)
+        position = random.uniform(-place, place, n, 3)
+        position[:, 2] += self.height
+        axis = torch.nn.functional.normalize(random.uniform(-1.0, 1.0, n, 3), dim=-1)
+        half = 0.5 * random.uniform(-tilt, tilt, n, 1)
+        joints = angles + random.uniform(-bend, bend, n, len(self.angles))
+        q = torch.cat([position, half.cos(), half.sin() * axis, joints], -1)
+        return Start(q, random.uniform(-speed, speed, n, model.nv))
+
+    def observe(self, state: EnvironmentState) -> torch.Tensor:
+        """Return height, orientation, velocities, joints, uprightness, heading and the latest action."""
+        return torch.cat([self._features(state.q, state.v), state.action], -1)
+
+    def _parts(self, state: EnvironmentState) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return height, forward speed, uprightness and heading."""
+        row = self._features(state.q, state.v)
+        return row[:, HEIGHT], row[:, FORWARD_SPEED], row[:, -2], row[:, -1]
+
+
+@register_task
+class Ant(Locomotion):
+    """An ant of 182 kg is to run; 37 observations, reward v_x + 0.1 up + heading + (height - 0.27)."""
+
+    name = "ant"
+    height, lowest = 0.75, 0.27
+    angles = (0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)
+
+    def __init__(self):
+        super().__init__(rescaled(load("ant"), density=200.0, armature=0.05, damping=1.0, actuator_gear=200.0))
+
+    def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
+        """Return the speed along x, and bonuses for an upright base."""
+        height, speed, up, heading = self._parts(after)
+        return speed + 0.1 * up + heading + (height - self.lowest)
+
+    def terminated(self, state: EnvironmentState) -> torch.Tensor:
+        """Return where the base is too low."""
+        return state.q[:, 2] < self.lowest
+
+
+@register_task
+class Humanoid(Locomotion):
+    """A humanoid is to run; reward v_x + 0.1 up + heading + H - 0.002 |a|², H from the height above 0.84 m.
+
+    It is gymnasium's humanoid with 17 driven joints, and 64 observations; DiffRL's has ankles besides, and 76.
+    """
+
+    name = "humanoid"
+    height, lowest = 1.35, 0.74
+    angles = (0.0,) * 17
+
+    def __init__(self):
+        model = load("humanoid")
+        gears = [0.35 * actuator.gear[0] for actuator in model.actuators]
+        super().__init__(rescaled(model, actuator_gear=gears))
+        self.action_scale, self.action_offset = 1.0, 0.0
+
+    def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
+        """Return the speed along x, bonuses for an upright base at its height, and a small cost of actions."""
+        height, speed, up, heading = self._parts(after)
+        x = (height - (self.lowest + 0.1)).clamp(-1.0, 0.1)
+        bonus = torch.where(x > 0.0, 10.0 * x, -200.0 * x.square())
+        return speed + 0.1 * up + heading + bonus - 0.002 * action.square().sum(-1)
+
+    def terminated(self, state: EnvironmentState) -> torch.Tensor:
+        """Return where the base is too low."""
+        return state.q[:, 2] < self.lowest
+
+
+@register_task
+class SeedAnt(Locomotion):
+    """The Ant of Qiao et al. (ICML 2021): 27 observations, 0.05 s an action, reward dx/0.05 - 0.5 |a|² + 1."""
+
+    name = "ant2021"
+    decimation = 5
+    height, low, high = 0.75, 0.2, 1.0
+    angles = (0.0,) * 8
+    scatter = (0.0, 0.0, 0.1, 0.1)
+
+    def __init__(self):
+        super().__init__(load("ant"))
+        self.simulator = contact_simulator(load("ant"), 0.01)
+
+    def start(self, n: int, random: Random) -> Start:
+        """Begin at the height of 0.75 m with joints near 0."""
+        place, _, bend, speed = self.scatter
+        q = random.uniform(-bend, bend, n, 15)
+        base = random.constant([0.0, 0.0, self.height, 1.0, 0.0, 0.0, 0.0])
+        q = torch.cat([base.expand(n, -1) + place, q[:, 7:]], -1)
+        return Start(q, speed * random.normal(n, 14))
+
+    def observe(self, state: EnvironmentState) -> torch.Tensor:
+        """Return orientation, height, joints, and velocities times 0.05."""
+        return torch.cat([state.q[:, 3:7], state.q[:, 2:3], state.q[:, 7:], 0.05 * state.v], -1)
+
+    def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
+        """Return the mean speed along x, minus a cost of actions, plus 1 for being alive."""
+        speed = (after.q[:, 0] - before.q[:, 0]) / self.control_dt
+        return speed - 0.5 * action.square().sum(-1) + 1.0
+
+    def terminated(self, state: EnvironmentState) -> torch.Tensor:
+        """Return where the base is too low or too high."""
+        return (state.q[:, 2] < self.low) | (state.q[:, 2] > self.high)

@@ -1,0 +1,37 @@
+"""The physics of tasks with contact, in one place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from adjoin.constraints.newton import Newton
+from adjoin.model.model import Model
+from adjoin.simulation.simulator import Simulator
+
+
+def contact_simulator(model: Model, dt: float, **options: Any) -> Simulator:
+    """Return a simulator for a robot that touches the ground: MuJoCo's soft contact, whose gradients are smooth."""
+    chosen = {"contact": Newton(), "ground": True, **options}
+    return Simulator(model, dt=dt, **chosen)
+
+
+def rescaled(model: Model, density: float = 1.0, **numbers: float | Sequence[float]) -> Model:
+    """Return the model with masses and inertias multiplied, and other parameters of its driven joints set.
+
+    Args:
+        model: The robot.
+        density: What masses and inertias are multiplied by.
+        numbers: Parameters by name: one number for all driven joints or actuators, or one each.
+    """
+    own = model.parameters(dtype=torch.float64)
+    changes = {name: density * own[name] for name in ("mass", "inertia")}
+    driven = [model.coordinates[model.joint_index(actuator.joint)].v for actuator in model.actuators]
+    for name, value in numbers.items():
+        values = own[name].clone()
+        if name.startswith("actuator"):
+            values[:] = torch.as_tensor(value, dtype=torch.float64)
+        else:
+            values[driven] = torch.as_tensor(value, dtype=torch.float64)
+        changes[name] = values
+    return model.with_parameters(changes)
