@@ -234,3 +234,7 @@ def warn_caller(warning: Warning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level)
+
+
+class InsideGroundWarning(AdjoinWarning):
+    """A state begins inside the ground, which will throw it out."""

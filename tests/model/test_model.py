@@ -50,7 +50,7 @@ def test_names_and_indices():
         (model.joint_index, r"no joint 'foo'; joints: baseHinge, interArm"),
         (model.geometry_index, r"no geometry 'foo'; geometries: none"),
         (model.actuator_index, r"no actuator 'foo'; actuators: baseHinge, interArm"),
-        (model.keyframe, r"no keyframe 'foo'; keyframes: none"),
+        (model.keyframe, r"no keyframe 'foo'; keyframes: home"),
     ):
         with pytest.raises(ModelError) as error:
             call("foo")

@@ -107,7 +107,8 @@ def standing(model: adjoin.Model, angles: dict[str, float], name: str = "home") 
     for joint in model.joints:
         if joint.nq:
             found = [angle for pattern, angle in angles.items() if re.fullmatch(pattern, joint.name)]
-            q += [found[0]] if found else joint.type.neutral
+            neutral = [min(max(x, joint.lower), joint.upper) if joint.nq == 1 else x for x in joint.type.neutral]
+            q += [found[0]] if found else neutral
     if model.joints[0].kind == "free":
         q[2] = round(-lowest(model, q), 4) + 0.0
     key = Keyframe(name, tuple(q), (0.0,) * model.nv, (0.0,) * model.nu)
@@ -275,7 +276,20 @@ PANDA = {
     "panda_joint7": math.pi / 4,
     "panda_finger_joint1": 0.04,
 }
+ARMS = {
+    "iiwa7": {"iiwa_joint_2": 0.5, "iiwa_joint_4": -1.2, "iiwa_joint_6": 0.9},
+    "ur5": {"shoulder_lift_joint": -math.pi / 2, "elbow_joint": math.pi / 2, "wrist_[12]_joint": -math.pi / 2},
+    "fetch_arm": {"shoulder_lift_joint": -0.6, "elbow_flex_joint": 1.2, "wrist_flex_joint": 0.8},
+    "xarm7": {"joint4": 0.8, "joint6": 0.8},
+}
 BENT = {".*_hip_pitch_joint": -0.1, ".*_knee_joint": 0.3, ".*_ankle_pitch_joint": -0.2}
+
+HOMES: dict[str, dict[str, float]] = {
+    **ARMS,
+    "ant": {"ankle_[14]": 1.0, "ankle_[23]": -1.0},
+    "h1": {".*_hip_pitch": -0.4, ".*_knee": 0.8, ".*_ankle": -0.4},
+}
+"""Where joints are at home, by patterns of names, for robots whose recipe does not say; the others are neutral."""
 
 RECIPES: dict[str, Recipe] = {
     "two_link": Recipe(
@@ -403,7 +417,10 @@ def text(name: str) -> str:
     lines.append("Written by adjoin.to_urdf. No meshes: where the source has them, primitives stand in for them.")
     if "xml" not in recipe.source and "h1" not in recipe.source and "own" not in recipe.source:
         lines.append("Right angles are made exact, and every joint has a motor.")
-    return to_urdf(recipe.make(), header="\n     ".join(lines))
+    model = recipe.make()
+    if "home" not in [key.name for key in model.keyframes]:
+        model = standing(model, HOMES.get(name, {}))
+    return to_urdf(model, header="\n     ".join(lines))
 
 
 if __name__ == "__main__":

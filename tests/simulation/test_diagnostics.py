@@ -90,7 +90,8 @@ def test_joint_limits_and_joint_friction_have_modes():
 def faulty(name):
     """A wheel that goes well, and one in which something is not finite from step 3 on, or from the beginning."""
     q, v, control = torch.zeros(2, 1), torch.zeros(2, 1), torch.zeros(6, 2, 1)
-    params = {"armature": torch.zeros(2, 1), "inertia": torch.zeros(2, 1, 6) + 1e-3}
+    round_ = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+    params = {"armature": torch.zeros(2, 1), "inertia": 1e-3 * round_.repeat(2, 1, 1)}
     if name == "state":
         q[1] = torch.inf
     if name == "control":
@@ -101,10 +102,10 @@ def faulty(name):
         control[3, 1] = 3e38
         params["actuator_gain"] = torch.tensor([[1.0], [10.0]])
     if name == "inertia":
-        params["armature"][1], params["inertia"][1] = 3e38, 3e38
+        params["armature"][1], params["inertia"][1] = 3e38, 3e38 * round_
     if name == "velocity":
         control[3, 1] = 3e38
-        params["armature"][1], params["inertia"][1] = 1e-20, 1e-20
+        params["armature"][1], params["inertia"][1] = 1e-20, 1e-20 * round_
     return q, v, control, params
 
 

@@ -240,3 +240,20 @@ def test_a_state_of_another_simulator_is_told_what_is_missing():
     with pytest.raises(adjoin.errors.InputError, match=r"state must be one of Simulator.state, got a Tensor"):
         ball().rollout(start.q, steps=2)
     assert torch.equal(cold.step(state()[:2]).q, cold.step(cold.state(state().q[:2], state().v[:2])).q)
+
+
+def test_indices_after_an_ellipsis_and_negative_dimensions_are_those_of_the_batch():
+    wide = SimulatorState.stack([state(), state()])
+    assert_same(wide[..., 0], wide[:, 0])
+    assert_same(path()[..., 0], path()[0])
+    assert_same(SimulatorState.stack([state(), state()], dim=-1), SimulatorState.stack([state(), state()], dim=1))
+    assert_same(SimulatorState.cat([state(), state()], dim=-1), SimulatorState.cat([state(), state()]))
+    with pytest.raises(adjoin.errors.InputError, match="the batch has no dimension 1"):
+        SimulatorState.cat([state(), state()], dim=1)
+
+
+def test_trajectories_are_joined_along_the_batch():
+    assert_same(Trajectory.cat([path()[:1], path()[1:]]), path())
+    assert_same(Trajectory.stack([path()[i] for i in range(COUNT)], dim=-1), path())
+    with pytest.raises(adjoin.errors.InputError, match="of the kind Trajectory, got a SimulatorState"):
+        Trajectory.cat([state()])  # pyright: ignore[reportArgumentType]

@@ -164,7 +164,8 @@ def test_a_bad_environment_in_a_step(name):
         assert all(gradient.isfinite().all() for gradient in pulled)
         if after.status[BAD] != FINE:
             assert all(not gradient[BAD].any() for gradient in pulled)
-            assert torch.equal(after.q[BAD].nan_to_num(9.0), leaves["q"][BAD].nan_to_num(9.0))
+            assert torch.equal(after.q[BAD], start.q[BAD])
+            assert after.q.isfinite().all()
         else:
             assert value is None or abs(value) == 1e11
 
@@ -225,8 +226,9 @@ def test_reset_begins_some_environments_anew():
     mask[3] = True
     anew = sim.reset(state, mask)
     assert anew.status.tolist() == [FINE] * 4
-    neutral = sim.state(batch=4, dtype=torch.float64)
-    for old, new, base in zip(*map(of_state, (state, anew, neutral)), strict=True):
+    q[1] = sim.model.neutral()  # which takes the place of what is not finite
+    began = sim.state(q)
+    for old, new, base in zip(*map(of_state, (state, anew, began)), strict=True):
         assert torch.equal(new[[1, 3]], base[[1, 3]])
         assert torch.equal(new[[0, 2]], old[[0, 2]])
     elsewhere = sim.reset(state, mask, sim.state(tensor(1.0, 2.0, 3.0, *UPRIGHT)))

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +123,7 @@ class Objective:
         self.controller, self.every = controller, every
         self.outputs = check_outputs("Objective", outputs)
         if cost is not None:
-            self.outputs["cost"] = halved_squares(cost)
+            self.outputs["cost"] = HalvedSquares(cost)
         variables = Controls() if variables is None else variables
         kinds: list[Any] = list(variables) if isinstance(variables, list | tuple) else [variables]
         if not kinds or any(isinstance(kind, type) or not hasattr(kind, "box") for kind in kinds):
@@ -322,7 +322,7 @@ class Objective:
         named = {name: x for name, x in self._named(inputs).items() if takes(terminal, name)}
         taken = arguments("terminal", named, last.batch, None)
         shapes = {name: argument.shape for name, argument in taken.items()}
-        squares = halved_squares(terminal)
+        squares = HalvedSquares(terminal)
 
         def of_last_state(q: Any, v: Any, **tensors: Any) -> Any:
             return bind("the terminal cost", squares, {"q": q, "v": v}, tensors)
@@ -394,17 +394,27 @@ class Objective:
         return values
 
 
-def halved_squares(cost: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a traced cost as one number: itself, or half the sum of squares of the residuals that it returns."""
+@dataclass(frozen=True)
+class HalvedSquares:
+    """A traced cost as one number: itself, or half the sum of squares of the residuals that it returns.
 
-    @functools.wraps(cost.forward if isinstance(cost, torch.nn.Module) else cost)
-    def number(**values: Any) -> Any:
-        value = np.array(cost(**values), dtype=object)
+    Attributes:
+        cost: The cost; this takes the same arguments.
+    """
+
+    cost: Callable[..., Any]
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """Return the function whose arguments `inspect.signature` finds."""
+        return self.cost.forward if isinstance(self.cost, torch.nn.Module) else self.cost
+
+    def __call__(self, **values: Any) -> Any:
+        """Return the cost as one number."""
+        value = np.array(self.cost(**values), dtype=object)
         if value.ndim > 1:
             raise InputError(f"a cost returns one number or a row of residuals, not the shape {value.shape}")
         return 0.5 * (value @ value) if value.ndim else value.item()
-
-    return number
 
 
 def _rank(sim: Simulator, name: str, value: Any) -> int:

@@ -10,17 +10,21 @@ A call takes every parameter that some algorithm reads, so that one set of them 
 that this call does not read change nothing in it. Those that no kernel reads (`Parameter.fixed`) are refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from adjoin.errors import InputError
+from adjoin.errors import InputError, ModelError, Subject
 from adjoin.spatial.rotation import from_quaternion, tidy, to_quaternion
+from adjoin.spatial.scalar import Scalar
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
+
+
+Range = Literal["any", "positive", "not negative", "an inertia"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Parameter:
         meaning: one line.
         field: where its owner keeps it.
         fixed: who reads it from the model, if no kernel does and it cannot be an input of a call.
+        range: what its values must be, in a model and in a call; see `unphysical`. Damping, armature and stiffness
+            must not be negative in a model either, but a call may ask what would be.
     """
 
     name: str
@@ -45,15 +51,24 @@ class Parameter:
     meaning: str
     field: str
     fixed: str | None = None
+    range: Range = "any"
 
 
 _BODY, _SHAPE, _DRIVE, _JOINT = "bodies", "geometries", "actuators", "joints"
 _TENDON, _HELD = "tendons", "equalities"
 
 PARAMETERS: tuple[Parameter, ...] = (
-    Parameter("mass", _BODY, (), "kg", "mass", "mass"),
+    Parameter("mass", _BODY, (), "kg", "mass", "mass", range="positive"),
     Parameter("com", _BODY, (3,), "m", "center of mass in the body's frame", "com"),
-    Parameter("inertia", _BODY, (6,), "kg m^2", "xx xy xz yy yz zz about the center of mass, body axes", "inertia"),
+    Parameter(
+        "inertia",
+        _BODY,
+        (6,),
+        "kg m^2",
+        "xx xy xz yy yz zz about the center of mass, body axes",
+        "inertia",
+        range="an inertia",
+    ),
     Parameter("joint_position", _BODY, (3,), "m", "placement of the joint in the parent's frame", "position"),
     Parameter("joint_rotation", _BODY, (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
     Parameter("lower", _JOINT, (), "rad, m", "lower limit of each body's joint, -inf if none", "lower"),
@@ -61,17 +76,33 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("velocity_limit", _JOINT, (), "rad/s, m/s", "greatest speed", "velocity_limit", "learn.excitation"),
     Parameter("effort_limit", _JOINT, (), "N m, N", "greatest effort", "effort_limit", "with_motors and with_servos"),
     Parameter("damping", "dofs", (), "N m s/rad, N s/m", "viscous friction", "damping"),
-    Parameter("friction", "dofs", (), "N m, N", "dry friction", "friction"),
+    Parameter("friction", "dofs", (), "N m, N", "dry friction", "friction", range="not negative"),
     Parameter("armature", "dofs", (), "kg m^2, kg", "inertia of the drive seen at the joint", "armature"),
     Parameter("stiffness", "dofs", (), "N m/rad, N/m", "spring toward spring_reference", "stiffness"),
     Parameter("spring_reference", "configuration", (), "rad, m", "the q at which springs rest", "spring_reference"),
     Parameter("gravity", "world", (3,), "m/s^2", "acceleration of free fall, world axes", "gravity"),
     Parameter("frame_position", "frames", (3,), "m", "place of a frame on its body", "position"),
     Parameter("frame_rotation", "frames", (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
-    Parameter("geometry_size", _SHAPE, (3,), "m", "radii, half lengths, half edges: see Geometry", "size"),
+    Parameter(
+        "geometry_size",
+        _SHAPE,
+        (3,),
+        "m",
+        "radii, half lengths, half edges: see Geometry",
+        "size",
+        range="not negative",
+    ),
     Parameter("geometry_position", _SHAPE, (3,), "m", "place of a shape on its body", "position"),
     Parameter("geometry_rotation", _SHAPE, (4,), "1", "its orientation, quaternion [w x y z]", "rotation"),
-    Parameter("geometry_friction", _SHAPE, (3,), "1, m, m", "sliding, torsional and rolling friction", "friction"),
+    Parameter(
+        "geometry_friction",
+        _SHAPE,
+        (3,),
+        "1, m, m",
+        "slide, torsion, roll: coefficients of friction",
+        "friction",
+        range="not negative",
+    ),
     Parameter("actuator_gain", _DRIVE, (), "N m, N per control", "force per control", "gain"),
     Parameter("actuator_bias", _DRIVE, (3,), "N m, N", "force: constant, per length, per rate", "bias"),
     Parameter("actuator_gear", _DRIVE, (), "1", "gear of each actuator, one after the other per dof", "gear"),
@@ -170,6 +201,51 @@ def _spring_references(model: "Model") -> list[float]:
     return references
 
 
+def unphysical(kind: Range, value: Sequence[Scalar]) -> list[Any]:
+    """Return conditions that hold where a value is not what its parameter must be; numbers that are NaN meet none.
+
+    Inertias are checked by the second moments of mass, trace(I)/2 - I, which are positive semidefinite for every
+    distribution of mass; that is the triangle inequality of the principal moments.
+
+    Args:
+        kind: The range of the parameter.
+        value: The numbers of one body, shape or coordinate; floats or traced scalars.
+    """
+    if kind == "any":
+        return []
+    if kind != "an inertia":
+        return [x <= 0.0 if kind == "positive" else x < 0.0 for x in value]
+    xx, xy, xz, yy, yz, zz = value
+    half = 0.5 * (xx + yy + zz)
+    slack = 2e-6 * half  # of the rounding of float32
+    a, b, c = half - xx + slack, half - yy + slack, half - zz + slack
+    determinant = a * (b * c - yz * yz) - xy * (xy * c + yz * xz) - xz * (xy * yz + b * xz)
+    return [a < 0.0, a * b - xy * xy < 0.0, determinant < 0.0, half < 0.0]
+
+
+def _check_physical(model: "Model", parameter: Parameter, values: list[Any]) -> None:
+    """Raise at a value that nothing physical has; what the model has already may stay."""
+    owned = numbers(model, parameter)
+    rows = [row if isinstance(row, list) else [row] for row in values] if parameter.owner != "world" else [values]
+    kept = [list(row) if isinstance(row, (list, tuple)) else [row] for row in owned]
+    for index, (row, old) in enumerate(zip(rows, kept, strict=True)):
+        if row != old and any(unphysical(parameter.range, row)):
+            named = getattr(model, {_JOINT: "bodies"}.get(parameter.owner, parameter.owner), None)
+            subject = Subject(_SINGULAR[parameter.owner], named[index].name if named else index)
+            shown = ", ".join(f"{x:g}" for x in row)
+            raise ModelError(
+                f"{parameter.name} is {shown}", subject=subject, remedy=f"it must be {_WORDS[parameter.range]}"
+            )
+
+
+_WORDS = {
+    "positive": "positive",
+    "not negative": "at least 0",
+    "an inertia": "that of some distribution of mass, whose moments meet the triangle inequality",
+}
+_SINGULAR = {_BODY: "body", _JOINT: "joint", _SHAPE: "geometry", _DRIVE: "actuator", "dofs": "degree of freedom"}
+
+
 def defaults(model: "Model", dtype: torch.dtype, device: torch.device | str | None) -> dict[str, torch.Tensor]:
     """Implement `Model.parameters`."""
     return {
@@ -217,6 +293,8 @@ def replaced(model: "Model", params: Mapping[str, object]) -> "Model":
         if value.ndim != len(shape(model, parameter)):
             raise InputError(f"parameter {name!r} has batch dimensions; a model holds one value")
         values = value.detach().to("cpu", torch.float64).tolist()
+        if parameter.range != "any":
+            _check_physical(model, parameter, values)
         model = _SETTERS.get(parameter.owner, _set_items)(model, parameter, values)
     return model
 

@@ -12,7 +12,7 @@ from adjoin.io.load import load as load_file
 from adjoin.model.assemble import Lock
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
-from adjoin.model.parts import WORLD, Body, Frame, Geometry
+from adjoin.model.parts import WORLD, Body, Frame, Geometry, Keyframe
 
 PENDULUM = "pendulum"
 
@@ -89,4 +89,5 @@ def pendulum(links: int, *, length: float = 1.0, mass: float = 1.0, radius: floa
         Geometry(body.name, "capsule", index, body.name, (radius, length / 2.0, 0.0), middle)
         for index, body in enumerate(bodies)
     ]
-    return Model(f"pendulum{links}", tuple(bodies), tuple(frames), tuple(shapes))
+    home = Keyframe("home", (0.0,) * links, (0.0,) * links)
+    return Model(f"pendulum{links}", tuple(bodies), tuple(frames), tuple(shapes), keyframes=(home,))

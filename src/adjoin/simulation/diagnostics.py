@@ -5,16 +5,14 @@ adjoint of that state, so all adjoints take one launch forward and one back, lik
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from adjoin.errors import InputError
 from adjoin.extras import needed
+from adjoin.simulation.state import NOT_FINITE, Trajectory
 from adjoin.simulation.step import STAGES
-
-if TYPE_CHECKING:
-    from adjoin.simulation.state import Trajectory
 
 SHOWN = 10  # environments in a summary, or lines in a plot
 
@@ -73,10 +71,10 @@ class Diagnostics(NamedTuple):
 
 
 def diagnosed(
-    path: "Trajectory",
+    path: Trajectory,
     first: Sequence[torch.Tensor],
     nudges: Sequence[torch.Tensor],
-    loss: Callable[["Trajectory"], torch.Tensor],
+    loss: Callable[[Trajectory], torch.Tensor],
 ) -> Diagnostics:
     """The diagnostics of a watched rollout.
 
@@ -88,6 +86,8 @@ def diagnosed(
     """
     outputs = dict(path.outputs)
     faults = outputs.pop("fault").detach().long()
+    if len(faults):  # states that began with a NaN hold numbers by now
+        faults[0] = torch.where(path.status[0] == NOT_FINITE, 1 + STAGES.index("state"), faults[0])
     modes = outputs.pop("constraint_modes").detach().long()
     value = loss(path.replace(outputs=outputs))
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:

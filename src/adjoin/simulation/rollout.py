@@ -77,6 +77,10 @@ class Rollout:
             self.step, _ = trace(f"{name}_step", one, once)
             self.kernel = Kernel(self._forward())
         self._backward_kernels: BoundedCache[Kernel] = BoundedCache(64)
+        self._arguments = (name, step, carry, streams, constants, alive)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments  # a copy is traced again: its kernels come from the cache on disk
 
     def _parts(self) -> tuple[tuple[TensorSpec, ...], ...]:
         return self.carry, self.streams, self.constants

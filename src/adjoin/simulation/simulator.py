@@ -17,7 +17,9 @@ from adjoin.errors import InputError
 from adjoin.model import manifold
 from adjoin.model.model import Model
 from adjoin.simulation.arguments import Argument, Tensors, arguments, check_taken
+from adjoin.simulation.clearance import set_down
 from adjoin.simulation.diagnostics import Diagnostics, diagnosed
+from adjoin.simulation.start import start_state, warn_if_inside_ground
 from adjoin.simulation.state import FINE, Contacts, SimulatorState, Trajectory
 from adjoin.simulation.step import STEP_VALUES, Integrator
 from adjoin.simulation.world import Plant, Residual, Values, World, is_listed
@@ -80,6 +82,10 @@ class Simulator:
             raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
         if contact is not None and (isinstance(contact, type) or not (hasattr(contact, "solve") or is_listed(contact))):
             raise InputError(f"Simulator: contact must be a solver such as PGS(), got {contact!r}")
+        if isinstance(adjoint := getattr(contact, "adjoint", None), type):
+            raise InputError(f"Simulator: adjoint must be an object such as {adjoint.__name__}(), got the class")
+        if isinstance(integrator, type) or (integrator is not None and not hasattr(integrator, "advance")):
+            raise InputError(f"Simulator: integrator must be an object such as RK4(), got {integrator!r}")
         if residual is not None and not callable(residual):
             raise InputError(f"Simulator: residual must be a traced function of q, v and control, got {residual!r}")
         if max_contacts is not None and (not isinstance(max_contacts, int) or max_contacts < 1):
@@ -119,45 +125,49 @@ class Simulator:
         q: torch.Tensor | str | None = None,
         v: torch.Tensor | None = None,
         *,
-        batch: int | Sequence[int] = (),
+        batch: int | Sequence[int] | None = None,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> SimulatorState:
         """Return a state to begin with.
 
+        On the CPU, a state that begins inside the ground is warned of. An environment that begins with a number that is
+        not finite gets the status 1 and stays in the neutral configuration.
+
+        Args:
+            q: Configurations, (..., nq), or the name of a key frame of the model, such as "home"; by default neutral.
+            v: Velocities, (..., nv); by default 0, or the key frame's.
+            batch: The shape of the batch, to which q and v are expanded; by default theirs.
+            dtype: The dtype; by default that of q and v, or torch's.
+            device: The device; by default that of q and v, or torch's.
+        """
+        state = start_state(self.world, q, v, batch, dtype, device)
+        warn_if_inside_ground(self.world, state)
+        return state
+
+    def drop(
+        self,
+        q: torch.Tensor | str | None = None,
+        v: torch.Tensor | None = None,
+        *,
+        batch: int | Sequence[int] | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> SimulatorState:
+        """Return a state to begin with, with robots set down: their lowest shapes just touch the ground.
+
+        Only robots with a free base move, straight up or down.
+
         Args:
             q: Configurations, (..., nq), or the name of a key frame of the model; by default neutral.
-            v: Velocities, (..., nv); by default 0, or the key frame's.
-            batch: The shape of the batch, where no tensor is given.
-            dtype: The dtype, where no tensor is given; torch's default.
-            device: The device, where no tensor is given.
+            v: See `state`, like all that follows.
+            batch: See `state`.
+            dtype: See `state`.
+            device: See `state`.
         """
-        shape = (batch,) if isinstance(batch, int) else tuple(batch)
-        key = None
-        if isinstance(q, str):
-            key = self.model.keyframe(q)
-            like = v if v is not None else torch.empty(0, dtype=dtype or torch.get_default_dtype(), device=device)
-            shape = () if v is not None else shape
-            q = like.new_tensor(key.q).expand(*shape, -1)
-            v = like.new_tensor(key.v).expand(*shape, -1) if v is None else v
-        if q is None:
-            like = v if v is not None else torch.empty(0, dtype=dtype, device=device)
-            shape = v.shape[:-1] if v is not None else shape
-            q = self.model.neutral(shape, dtype=like.dtype, device=like.device)
-        v = q.new_zeros((*q.shape[:-1], self.model.nv)) if v is None else v
-        for name, tensor in (("q", q), ("v", v)):
-            check_tensor(TensorSpec(name, self.world.carry[name]), tensor, f"state of {self.model.name!r}")
-        try:
-            both = torch.broadcast_shapes(q.shape[:-1], v.shape[:-1])
-        except RuntimeError:
-            raise InputError(
-                f"state: batch shapes of q and v do not broadcast: {tuple(q.shape[:-1])} and {tuple(v.shape[:-1])}"
-            ) from None
-        carry = self.world.carry.items()
-        memory = {name: q.new_zeros((*both, *shape)) for name, shape in carry if name not in ("q", "v")}
-        if key is not None and key.activation:
-            memory["activation"] = q.new_tensor(key.activation).expand(*both, -1)
-        return SimulatorState(q.expand(*both, q.shape[-1]), v.expand(*both, v.shape[-1]), memory)
+        state = start_state(self.world, q, v, batch, dtype, device)
+        q = set_down(self.world, state.q)
+        return state.replace(q=q, start={**state.start, "q": q.detach().clone()})
 
     def reset(self, state: SimulatorState, mask: torch.Tensor, to: SimulatorState | None = None) -> SimulatorState:
         """Return the state with some environments begun anew.
@@ -165,19 +175,25 @@ class Simulator:
         Args:
             state: The state of all.
             mask: Which ones to begin anew, (...).
-            to: Their new state; by default neutral and at rest.
+            to: Their new state, to which later resets go too; by default the one that they began with.
         """
         if mask.dtype != torch.bool or mask.shape != state.batch:
             raise InputError(
                 f"reset: mask must be of booleans, {tuple(state.batch)}; got {mask.dtype}, {tuple(mask.shape)}"
             )
-        to = to or self.state(batch=state.batch, dtype=state.q.dtype, device=state.q.device)
+        if to is None:
+            if not state.start:
+                raise InputError("reset: it is not known where this state began; pass to=sim.state(...)")
+            began = dict(state.start)
+            to = start_state(self.world, began.pop("q"), began.pop("v"), state.batch, None, None)
+            to = to.replace(memory={**to.memory, **began})
 
         def chosen(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
             return torch.where(mask[..., None] if old.dim() > mask.dim() else mask, new, old)
 
         memory = {name: chosen(to.memory[name], old) for name, old in state.memory.items()}
-        return SimulatorState(chosen(to.q, state.q), chosen(to.v, state.v), memory)
+        start = {name: chosen(to.start[name], old) for name, old in state.start.items()} if to.start else state.start
+        return SimulatorState(chosen(to.q, state.q), chosen(to.v, state.v), memory, start)
 
     # One step
 
@@ -206,7 +222,7 @@ class Simulator:
             return after
 
         after = self._call("step", stepped, self._inputs("step", state, control, params, external, tensors))
-        return _state(after)
+        return _state(after, state)
 
     def contacts(
         self,
@@ -321,9 +337,9 @@ class Simulator:
         """
         if not isinstance(every, int) or every < 1:
             raise InputError(f"rollout: every must be a whole number of at least 1, got {every!r}")
-        return self._prepare("rollout", state, controls, params, steps, external, controller, outputs, tensors).run(
-            every, progress
-        )
+        call = self._prepare("rollout", state, controls, params, steps, external, controller, outputs, tensors)
+        path = call.run(every, progress)
+        return path.replace(start=state.expand_start(path.q.shape[:-1]))
 
     def diagnose(
         self,
@@ -447,5 +463,6 @@ class Simulator:
         return self._function(name, traced, inputs)(*[argument.tensor for argument in inputs.values()])
 
 
-def _state(carry: Mapping[str, torch.Tensor]) -> SimulatorState:
-    return SimulatorState(carry["q"], carry["v"], {name: x for name, x in carry.items() if name not in ("q", "v")})
+def _state(carry: Mapping[str, torch.Tensor], before: SimulatorState) -> SimulatorState:
+    memory = {name: x for name, x in carry.items() if name not in ("q", "v")}
+    return SimulatorState(carry["q"], carry["v"], memory, before.expand_start(carry["q"].shape[:-1]))

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch.utils import _pytree
 
-FINE, NOT_FINITE, EXPLODED, OVERFLOW = 0, 1, 2, 3
+from adjoin.errors import InputError
+
+FINE, NOT_FINITE, EXPLODED, OVERFLOW, UNPHYSICAL = 0, 1, 2, 3, 4
 """The values of a status."""
 
 T = TypeVar("T", bound="Tensors")
@@ -22,18 +24,21 @@ class Tensors:
         v: The velocities, (..., nv).
         memory: What else a step hands to the next, by name: "status" as a float, "impulses" of a solver that starts
             warm, ...
+        start: "q", "v" and activations of the state in which each environment began, (..., n) each; empty if not known.
     """
 
     q: torch.Tensor
     v: torch.Tensor
     memory: dict[str, torch.Tensor] = field(default_factory=dict)
+    start: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @property
     def status(self) -> torch.Tensor:
         """Return what went wrong, as integers.
 
         0 is fine, 1 says that a number was not finite, 2 that something moved too fast or too far, 3 that there were
-        more contacts than `max_contacts`. Such an environment stays as it was before, until it is reset.
+        more contacts than `max_contacts`, 4 that a parameter has a value that nothing physical has, such as a
+        negative friction. Such an environment stays as it was before, until it is reset.
         """
         return self.memory["status"].to(torch.int32)
 
@@ -57,6 +62,20 @@ class Tensors:
         """Move every tensor to a device or dtype, with the arguments of `torch.Tensor.to`."""
         return self.map(lambda x: x.to(*args, **kwargs))
 
+    def __len__(self) -> int:
+        return len(self.q)
+
+    def _select(self: T, index: tuple[Any, ...]) -> T:
+        """Index the leading dimensions of every tensor, which are those that q has before its last."""
+        leading = self.q.dim() - 1
+
+        def selected(x: torch.Tensor) -> torch.Tensor:
+            # After an ellipsis, the dimensions of one state would be indexed instead of those of the batch.
+            own = x.dim() - leading if any(part is Ellipsis for part in index) else 0
+            return x[(*index, *[slice(None)] * own)]
+
+        return self.map(selected)
+
 
 def map_structure(function: Callable[[Any], Any], value: Any) -> Any:
     """Return nested dicts and tuples with a function applied to everything that is neither."""
@@ -77,26 +96,22 @@ class SimulatorState(Tensors):
         """Return the shape of the batch."""
         return self.q.shape[:-1]
 
-    def __getitem__(self, index: Any) -> "SimulatorState":
-        return self.map(lambda x: x[index])
+    def expand_start(self, shape: Sequence[int]) -> dict[str, torch.Tensor]:
+        """Return where the environments began, expanded to a shape of the batch."""
+        return {name: x.expand(*shape, -1) for name, x in self.start.items()}
 
-    def __len__(self) -> int:
-        return len(self.q)
+    def __getitem__(self, index: Any) -> "SimulatorState":
+        return self._select(index if isinstance(index, tuple) else (index,))
 
     @staticmethod
     def cat(states: Sequence["SimulatorState"], dim: int = 0) -> "SimulatorState":
-        """Join states along a dimension of the batch."""
-        return _joined(torch.cat, states, dim)
+        """Join states along a dimension of the batch; negative ones count from the last of the batch."""
+        return _joined("cat", SimulatorState, states, dim)
 
     @staticmethod
     def stack(states: Sequence["SimulatorState"], dim: int = 0) -> "SimulatorState":
-        """Join states along a new dimension of the batch."""
-        return _joined(torch.stack, states, dim)
-
-
-def _joined(join: Callable[..., torch.Tensor], states: Sequence[SimulatorState], dim: int) -> SimulatorState:
-    memory = {name: join([state.memory[name] for state in states], dim) for name in states[0].memory}
-    return SimulatorState(join([s.q for s in states], dim), join([s.v for s in states], dim), memory)
+        """Join states along a new dimension of the batch; negative ones count from the last of the batch."""
+        return _joined("stack", SimulatorState, states, dim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,25 +122,58 @@ class Trajectory(Tensors):
         q: The configurations, (steps + 1, ..., nq).
         v: The velocities, (steps + 1, ..., nv).
         memory: What steps hand to the next, (steps + 1, ...) each.
+        start: "q", "v" and activations of the state in which each environment began, the same at all times,
+            (steps + 1, ...) each.
         outputs: What the call asked for besides, by name, (steps, ...) each.
     """
 
     outputs: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, index: Any) -> "Trajectory":
-        return self.map(lambda x: x[(slice(None), *(index if isinstance(index, tuple) else (index,)))])
+        return self._select((slice(None), *(index if isinstance(index, tuple) else (index,))))
 
-    def __len__(self) -> int:
-        return len(self.q)
+    @staticmethod
+    def cat(trajectories: Sequence["Trajectory"], dim: int = 0) -> "Trajectory":
+        """Join trajectories of the same steps along a dimension of the batch, counted without time."""
+        return _joined("cat", Trajectory, trajectories, dim)
+
+    @staticmethod
+    def stack(trajectories: Sequence["Trajectory"], dim: int = 0) -> "Trajectory":
+        """Join trajectories of the same steps along a new dimension of the batch, counted without time."""
+        return _joined("stack", Trajectory, trajectories, dim)
 
     def at(self, step: int) -> SimulatorState:
         """Return one of the states."""
-        return SimulatorState(self.q[step], self.v[step], {name: x[step] for name, x in self.memory.items()})
+        memory, start = ({name: x[step] for name, x in part.items()} for part in (self.memory, self.start))
+        return SimulatorState(self.q[step], self.v[step], memory, start)
 
     @property
     def last(self) -> SimulatorState:
         """Return the state at the end."""
         return self.at(-1)
+
+
+def _joined(how: str, kind: type[T], parts: Sequence[T], dim: int) -> T:
+    """Join tensors of the batch: `torch.cat` or `torch.stack` along a dimension of the batch."""
+    parts = list(parts)
+    for part in parts:
+        if not isinstance(part, kind):
+            raise InputError(f"{how}: these must be of the kind {kind.__name__}, got a {type(part).__name__}")
+    if not parts:
+        raise InputError(f"{how}: pass at least one {kind.__name__}")
+    time = 1 if kind is Trajectory else 0
+    rank = parts[0].q.dim() - 1 - time + (how == "stack")
+    if not -rank <= dim < rank:
+        raise InputError(f"{how}: the batch has no dimension {dim}; it is of the shape {tuple(parts[0].q.shape[:-1])}")
+    if not all(part.start for part in parts):
+        parts = [part.replace(start={}) for part in parts]
+    leaves, structure = zip(*[_pytree.tree_flatten(part) for part in parts], strict=True)
+    if any(other != structure[0] for other in structure):
+        names = " and ".join(sorted({", ".join(part.memory) for part in parts}))
+        raise InputError(f"{how}: these do not have the same tensors; their memory is {names}")
+    join = torch.cat if how == "cat" else torch.stack
+    joined = [join(column, dim % rank + time) for column in zip(*leaves, strict=True)]
+    return _pytree.tree_unflatten(joined, structure[0])
 
 
 class Contacts(NamedTuple):

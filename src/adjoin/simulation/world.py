@@ -5,7 +5,9 @@ each time, `parameters` the numbers that a call may pass in the place of its own
 diagnostics all use this object; `Simulator` is its face to torch.
 """
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -47,7 +49,7 @@ from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.runge_kutta import ConstrainedRK4
-from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW
+from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW, UNPHYSICAL
 from adjoin.simulation.step import Integrator, Listed, Step
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, minimum, select
@@ -261,10 +263,13 @@ class World:
         plant = replace(plant, activation=list(carry.get("activation", ())))
         result = self.integrator.advance(plant, q, v, carry.get("impulses"))
         speed, place = (sum((x * x for x in part), 0.0) for part in (result.v, result.q))
-        numbers = (*result.v, *result.q, *result.activation, *plant.finite_parameters)
-        finite = sum((abs(x) for x in numbers), 0.0) < math.inf
+        passed = sum((abs(x) for x in plant.finite_inputs), 0.0)
+        finite = sum((abs(x) for x in (*result.v, *result.q, *result.activation)), passed) < math.inf
         fine = finite & (speed < FASTEST**2) & (place < FARTHEST**2)
         wrong = select(finite, float(EXPLODED), float(NOT_FINITE))
+        for unphysical in plant.unphysical:
+            wrong = select((passed < math.inf) & unphysical, float(UNPHYSICAL), wrong)
+            fine = fine & ~unphysical
         if isinstance(result.contacts, Listed):
             fits = result.contacts.needed <= float(result.contacts.size)
             fine, wrong = fine & fits, select(fits, wrong, float(OVERFLOW))
@@ -316,6 +321,36 @@ class Plant:
             passed = [] if name == TERRAIN else np.array(value, dtype=object).ravel().tolist()
             scalars += [minimum(abs(x), 1.0) for x in passed] if name in UNBOUNDED else passed
         return scalars
+
+    @property
+    def finite_inputs(self) -> list[Scalar]:
+        """Return all numbers of the call that must be finite, even where limits of an actuator would hide it."""
+        return [*self.control, *[x for force in self.external.values() for x in force], *self.finite_parameters]
+
+    @cached_property
+    def unphysical(self) -> list[Any]:
+        """Return whether a passed parameter has a value that nothing physical has: one condition, or none."""
+        conditions: list[Any] = []
+        for name, value in self.params.items():
+            scalars = np.array(value, dtype=object)
+            if name.startswith(CONTACT):
+                conditions += parameters.unphysical("not negative", scalars.ravel().tolist())
+            elif name != TERRAIN:
+                named = parameters.named(name)
+                width = named.tail[0] if named.tail else 1
+                for row, own in zip(scalars.reshape(-1, width).tolist(), self._own_rows(name, width), strict=True):
+                    if name == "geometry_size":  # those that are 0 have no meaning for their kind of shape
+                        row = [x for x, size in zip(row, own, strict=True) if size]
+                    if not any(parameters.unphysical(named.range, own)):  # what the model has already may stay
+                        conditions += parameters.unphysical(named.range, row)
+        if {"lower", "upper"} <= self.params.keys():
+            lower, upper = (np.array(self.params[name], dtype=object).tolist() for name in UNBOUNDED)
+            conditions += [low > high for low, high in zip(lower, upper, strict=True)]
+        return [functools.reduce(operator.or_, conditions)] if conditions else []
+
+    def _own_rows(self, name: str, width: int) -> list[list[float]]:
+        own = np.array(parameters.numbers(self.model, parameters.named(name)), dtype=float)
+        return own.reshape(-1, width).tolist()
 
     def at(self, q: Sequence[Scalar], v: Sequence[Scalar]) -> tuple[State, Any]:
         """Return the robot at a place, with forces of the residual as its `tau`, and the contact solver there."""

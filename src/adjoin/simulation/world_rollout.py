@@ -59,6 +59,12 @@ class WorldRollout:
         if controls is None:
             controls = carry["q"].new_zeros((self.steps, model.nu))
         batch, shape = carry["q"].shape[:-1], (model.nu,)
+        if batch and controls.shape[:-1] == batch and steps is None and controller is None:
+            raise InputError(
+                f"{label}: controls {tuple(controls.shape)} have the shape of the batch, without steps; time is the "
+                f"first dimension: pass controls[None] for one step, or controls[:, None] for {len(controls)} steps "
+                f"of all environments"
+            )
         if controller is not None:
             own = controls.shape[1 : 1 + len(batch)] == batch
             shape = tuple(controls.shape[1 + len(batch) :] if own else controls.shape[1:])
@@ -110,7 +116,7 @@ class WorldRollout:
         def result(place: str | tuple[int, ...]) -> torch.Tensor:
             return arrays[place] if isinstance(place, str) else empty.new_empty((*empty.shape, *place))
 
-        return Trajectory(q, v, states, map_structure(lambda place: result(place.value), structure))
+        return Trajectory(q, v, states, outputs=map_structure(lambda place: result(place.value), structure))
 
     def _trace(
         self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument], nudged: Sequence[str]
@@ -143,7 +149,7 @@ class WorldRollout:
         streams = {name: x.shape for name, x in inputs.items() if x.streamed}
         constants = {name: x.shape for name, x in inputs.items() if not x.streamed}
         name = f"{self.label}({self.world.model.name})"
-        rollout = Rollout(name, step, self.world.carry, streams, constants, lambda last: last["status"] == float(FINE))
+        rollout = Rollout(name, step, self.world.carry, streams, constants, is_fine)
         return rollout, structure
 
     def _control(self, carry: Values, values: Values) -> np.ndarray:
@@ -153,6 +159,11 @@ class WorldRollout:
         if control.shape != (nu := self.world.model.nu,):
             raise InputError(f"{self.label}: the controller returned {control.shape}; a control is ({nu},)")
         return control
+
+
+def is_fine(carry: Values) -> Any:
+    """Whether nothing has gone wrong by the end of a step."""
+    return carry["status"] == float(FINE)
 
 
 class _Place:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoin.compiler.ir import ops
 from adjoin.compiler.ir.control_flow import Stream
 from adjoin.compiler.ir.digest import digest_graph, digest_schedule, hash_of
 from adjoin.compiler.ir.graph import Expr, Graph, as_number, tracing
@@ -196,7 +197,10 @@ def trace(
     for integer in integers:
         arguments[integer] = graph.node("length", (), integer, INT)
     with tracing(graph):
-        returned = function(**arguments)
+        try:
+            returned = function(**arguments)
+        except TypeError as error:
+            raise _explained(name, error) from error
     outputs: list[TensorSpec] = []
     targets: list[list[Expr]] = []
 
@@ -225,6 +229,19 @@ def trace(
     lengths = [spec.steps for spec in inputs if isinstance(spec.steps, str)]
     names = tuple(dict.fromkeys([*integers, *lengths]))
     return make_program(name, inputs, outputs, names, sources, targets, graph.guard), structure
+
+
+def _explained(name: str, error: TypeError) -> TypeError:
+    """An error of torch that it got traced values, as one that says what to use instead."""
+    message = str(error)
+    if isinstance(error, TraceError) or not ("Tensor" in message or "numpy.object_" in message):
+        return error
+    called = message.split("(")[0]
+    instead = f"adjoin.trace.{called}" if called in ops.__all__ else "numpy or adjoin.trace functions"
+    return TraceError(
+        f"'{name}': a traced function works on numpy arrays of traced scalars, not on tensors ({message}); use "
+        f"{instead}, and pass tensors as inputs"
+    )
 
 
 def make_program(

@@ -1,0 +1,128 @@
+"""States to begin with: checked where they are given, and warned of where they begin inside the ground."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from adjoin.compiler.ir.program import TensorSpec
+from adjoin.compiler.runtime.operator import check_tensor
+from adjoin.errors import InputError, InsideGroundWarning, Subject, warn_caller
+from adjoin.simulation.clearance import clearance
+from adjoin.simulation.state import FINE, NOT_FINITE, SimulatorState
+from adjoin.simulation.world import World
+
+MAX_DEPTH = 0.005
+"""How deep a shape may begin inside the ground without a warning, m; what rests sinks in by less."""
+
+
+def start_state(
+    world: World,
+    q: torch.Tensor | str | None,
+    v: torch.Tensor | None,
+    batch: int | Sequence[int] | None,
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+) -> SimulatorState:
+    """Return a state of a world; see `Simulator.state`."""
+    model = world.model
+    like = next((x for x in (q, v) if isinstance(x, torch.Tensor)), torch.empty(0))
+    dtype, device = dtype or like.dtype, device or like.device
+    key = None
+    if isinstance(q, str):
+        key = model.keyframe(q)
+        q = torch.tensor(key.q, dtype=dtype, device=device)
+        v = torch.tensor(key.v or (0.0,) * model.nv, dtype=dtype, device=device) if v is None else v
+    q = model.neutral(dtype=dtype, device=device) if q is None else q
+    v = torch.zeros(model.nv, dtype=dtype, device=device) if v is None else v
+    for name, tensor in (("q", q), ("v", v)):
+        check_tensor(TensorSpec(name, world.carry[name]), tensor, f"state of {model.name!r}")
+    q, v = q.to(device, dtype), v.to(device, dtype)
+    shapes = [q.shape[:-1], v.shape[:-1], *([] if batch is None else [_batch_shape(batch)])]
+    try:
+        shape = torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        shape = None
+    if shape is None or (batch is not None and tuple(shape) != shapes[-1]):
+        sizes = " and ".join(str(tuple(size)) for size in shapes[:2])
+        asked = "" if batch is None else f" to batch={shapes[-1]}"
+        raise InputError(f"state: batch shapes of q and v do not broadcast{asked}: {sizes}")
+    q, v = q.expand(*shape, -1), v.expand(*shape, -1)
+    _check_quaternions(world, q)
+    # An environment that begins with a NaN is flagged, and holds numbers: the mean of a batch stays one.
+    finite = q.isfinite().all(-1) & v.isfinite().all(-1)
+    q = torch.where(finite[..., None], q, model.neutral(dtype=dtype, device=device))
+    v = torch.where(finite[..., None], v, torch.zeros_like(v))
+    memory = {name: q.new_zeros((*shape, *size)) for name, size in world.carry.items() if name not in ("q", "v")}
+    memory["status"] = torch.where(finite, float(FINE), float(NOT_FINITE)).to(dtype)
+    began = {"q": q, "v": v}
+    if key is not None and key.activation:
+        memory["activation"] = began["activation"] = q.new_tensor(key.activation).expand(*shape, -1)
+    # Copies, so that writing into the tensors of a state does not move where it began.
+    return SimulatorState(q, v, memory, {name: x.detach().clone() for name, x in began.items()})
+
+
+def warn_if_inside_ground(world: World, state: SimulatorState) -> None:
+    """Warn if a shape begins inside the ground by more than `MAX_DEPTH`.
+
+    Args:
+        world: What is simulated.
+        state: The state to begin with.
+    """
+    q = state.q
+    if not _readable(q) or not q.numel():
+        return
+    names, heights = clearance(world, q)
+    heights = torch.where((state.status == FINE)[..., None], heights, torch.inf)
+    if names and (depth := -heights.amin().item()) > MAX_DEPTH:
+        place = int(heights.argmin())
+        environment = _spell(place // len(names), q.shape[:-1])
+        home = 'sim.state("home")' if any(key.name == "home" for key in world.model.keyframes) else ""
+        remedy = " or ".join(filter(None, [home, "sim.drop(q)"]))
+        warn_caller(
+            InsideGroundWarning(
+                f"state of {world.model.name!r}: {environment}{names[place % len(names)]!r} begins {depth:.3g} m "
+                f"inside the ground, which will throw it out; begin with {remedy}"
+            )
+        )
+
+
+def _batch_shape(batch: Any) -> tuple[int, ...]:
+    shape = (batch,) if isinstance(batch, int) else batch
+    if not isinstance(shape, (tuple, list)) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise InputError(f"state: batch must be a size or a tuple of sizes, got {batch!r}")
+    return tuple(shape)
+
+
+def _check_quaternions(world: World, q: torch.Tensor) -> None:
+    """Raise at a quaternion of zeros, which is no rotation."""
+    if not _readable(q):
+        return
+    for joint, where in world.model.independent_joints:
+        if joint.type.has_quaternion:
+            zero = (q[..., where.q + joint.nq - 4 : where.q + joint.nq] == 0.0).all(-1)
+            if zero.any():
+                place = _spell(int(zero.flatten().nonzero()[0]), zero.shape)
+                raise InputError(
+                    f"state: {place}the quaternion is 0 0 0 0",
+                    subject=Subject("joint", joint.name),
+                    remedy="no rotation is 1 0 0 0",
+                )
+
+
+def _readable(q: torch.Tensor) -> bool:
+    """Whether numbers can be looked at without a stall of a GPU, and outside of torch's transforms."""
+    return (
+        q.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and not isinstance(q, torch._subclasses.FakeTensor)
+    )
+
+
+def _spell(place: int, batch: Sequence[int]) -> str:
+    """Which environment a flat index is, for messages; nothing where there is one."""
+    if not batch:
+        return ""
+    index = [int(x) for x in torch.unravel_index(torch.tensor(place), tuple(batch))]
+    return f"environment {index[0] if len(index) == 1 else tuple(index)}: "
