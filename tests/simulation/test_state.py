@@ -257,3 +257,27 @@ def test_trajectories_are_joined_along_the_batch():
     assert_same(Trajectory.stack([path()[i] for i in range(COUNT)], dim=-1), path())
     with pytest.raises(adjoin.errors.InputError, match="of the kind Trajectory, got a SimulatorState"):
         Trajectory.cat([state()])  # pyright: ignore[reportArgumentType]
+
+
+def test_steps_from_a_key_frame_take_its_control_and_the_time_step_is_that_of_the_file():
+    pytest.importorskip("mujoco")
+    model = adjoin.load(
+        """<mujoco><option timestep="0.004"/><worldbody><body><joint name="j"/><geom size="1"/></body></worldbody>
+        <actuator><position joint="j" kp="10"/></actuator><keyframe><key name="up" qpos="0.5" ctrl="0.7"/></keyframe>
+        </mujoco>"""
+    )
+    assert (model.timestep, adjoin.Simulator(model).dt, adjoin.Simulator(model, 0.001).dt) == (0.004, 0.004, 0.001)
+    assert adjoin.Simulator(adjoin.robots.load("ball")).dt == 0.001
+    sim = adjoin.Simulator(model, pairs=[])
+    up = sim.state("up", batch=2, dtype=torch.float64)
+    control = torch.full((2, 1), 0.7, dtype=torch.float64)
+    twice = sim.step(sim.step(up))
+    assert torch.equal(twice.q, sim.step(sim.step(up, control), control).q)
+    path = sim.rollout(up, steps=2)
+    assert torch.equal(path.last.q, twice.q)
+    assert torch.equal(sim.step(path.last).q, sim.step(twice, control).q)
+    fresh = sim.reset(path.last, torch.tensor([True, False]), sim.state(batch=2, dtype=torch.float64))
+    assert fresh.start["control"].tolist() == [[0.0], [0.7]]
+    again = sim.reset(path.last, torch.tensor([True, False]))
+    assert again.start["control"].tolist() == [[0.7], [0.7]]
+    assert torch.equal(again.q[0], up.q[0])

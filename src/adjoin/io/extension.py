@@ -1,6 +1,7 @@
 """The `<adjoin>` element of a URDF: what a model has and URDF has no words for. Other tools pass it over.
 
-    <adjoin version="1" gravity="0 0 -9.81" parents_touch="0" elliptic="0" impratio="1" integrator="Euler">
+    <adjoin version="1" gravity="0 0 -9.81" parents_touch="0" elliptic="0" impratio="1" integrator="Euler"
+            timestep="0.002">
       <joint name="knee" armature="0.01" stiffness="5" spring_reference="0.2"/>
       <joint name="rail" no_lower="1" no_upper="1" no_velocity="1" no_effort="1"/>
       <link name="hip" massless="1"/>
@@ -75,6 +76,8 @@ def read(block: Element, description: Description) -> None:
         description.more["impratio"] = block.number("impratio")
     if "integrator" in block.attributes:
         description.more["integrator"] = block.text("integrator")
+    if "timestep" in block.attributes:
+        description.more["timestep"] = block.positive("timestep")
     reader = _Reader(description)
     readers: dict[str, Callable[[Element], None]] = {
         "joint": reader.joint,

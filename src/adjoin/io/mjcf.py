@@ -143,6 +143,7 @@ class _Reader:
                 "elliptic": int(m.opt.cone) == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC),
                 "impratio": float(m.opt.impratio),
                 "integrator": self._integrator(),
+                "timestep": float(m.opt.timestep),
             },
         )
 

@@ -75,6 +75,7 @@ def to_bytes(model: Model) -> bytes:
         "elliptic": model.elliptic,
         "impratio": model.impratio,
         "integrator": model.integrator,
+        "timestep": model.timestep,
         "exclusions": [list(pair) for pair in model.exclusions],
     }
     for part in _LISTS:
@@ -123,6 +124,7 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
         elliptic=reader.value("elliptic", bool),
         impratio=float(reader.value("impratio", float)),
         integrator=reader.value("integrator", str),
+        timestep=reader.value("timestep", float),
         exclusions=tuple((first, second) for first, second in exclusions),
         fixture=fixture[0],
         **parts,  # type: ignore[arg-type]

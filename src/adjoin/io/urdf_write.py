@@ -277,6 +277,8 @@ class _Writer:
             attributes["impratio"] = number(model.impratio)
         if model.integrator:
             attributes["integrator"] = model.integrator
+        if model.timestep:
+            attributes["timestep"] = number(model.timestep)
         return _tag("adjoin", attributes, lines) if lines or len(attributes) > 1 else []
 
     def _site_on_frame(self, site: Frame) -> dict[str, str]:

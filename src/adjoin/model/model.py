@@ -9,7 +9,7 @@ from typing import NoReturn
 import torch
 
 from adjoin.errors import ModelError, unknown_name
-from adjoin.model import actuators, compose, digest, manifold, parameters, summary, validate
+from adjoin.model import actuators, compose, digest, manifold, names, parameters, summary, validate
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, JointCoordinates, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
@@ -38,6 +38,7 @@ class Model:
         impratio: MuJoCo's: how much harder friction is than the normal, in a cone.
         integrator: how the file says that steps are taken, in MuJoCo's words: "Euler", "implicitfast" or "RK4"; ""
             where it says nothing. See `simulation.integrators`.
+        timestep: s, of the simulation that the file is written for; 0 where it says nothing.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Model:
     elliptic: bool = False
     impratio: float = 1.0
     integrator: str = ""
+    timestep: float = 0.0
 
     def __post_init__(self):
         validate.check(self)
@@ -183,6 +185,85 @@ class Model:
     def keyframe(self, name: str) -> Keyframe:
         """Return a named state."""
         return self.keyframes[_find("keyframe", "keyframes", name, [key.name for key in self.keyframes])]
+
+    # Numbers by name
+
+    @cached_property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """Return the names of the numbers of q: those of joints, and "joint/x" of joints that have several."""
+        return names.coordinate_names(self, names.Q_NAMES, lambda kind: kind.nq)
+
+    @cached_property
+    def velocity_names(self) -> tuple[str, ...]:
+        """Return the names of the numbers of v: those of joints, and "joint/vx" of joints that have several."""
+        return names.coordinate_names(self, names.V_NAMES, lambda kind: kind.nv)
+
+    def pack(
+        self, values: Mapping[str, object], *, start: torch.Tensor | None = None, like: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return a configuration from numbers by name; it is differentiable.
+
+        Args:
+            values: name of a joint or of one of `coordinate_names` to a number, or to a tensor: (...) where it has one
+                number, (..., n) where it has n.
+            start: what the other coordinates are, (..., nq); by default neutral.
+            like: a tensor of the dtype and on the device that are wanted; by default those of `start`, or torch's own.
+
+        Returns:
+            q, (..., nq).
+        """
+        like = like if like is not None else start
+        if start is None:
+            dtype, device = (like.dtype, like.device) if like is not None else (None, None)
+            start = self.neutral(dtype=dtype, device=device)
+        places = {joint.name: at.q_slice for joint, at in self.independent_joints}
+        return names.pack(self, values, start, places, self.coordinate_names)
+
+    def unpack(self, q: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the numbers of each joint by name: (...) of a joint with one, (..., n) of others.
+
+        Args:
+            q: (..., nq).
+        """
+        return names.unpack(q, {joint.name: at.q_slice for joint, at in self.independent_joints})
+
+    def pack_velocity(
+        self, values: Mapping[str, object], *, start: torch.Tensor | None = None, like: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return a velocity, acceleration or generalized force from numbers by name; see `pack`.
+
+        Args:
+            values: name of a joint or of one of `velocity_names` to a number or tensor.
+            start: what the others are, (..., nv); by default 0.
+            like: see `pack`.
+
+        Returns:
+            v, (..., nv).
+        """
+        like = like if like is not None else start
+        if start is None:
+            start = torch.zeros(self.nv) if like is None else like.new_zeros(self.nv)
+        places = {joint.name: at.v_slice for joint, at in self.independent_joints}
+        return names.pack(self, values, start, places, self.velocity_names)
+
+    def unpack_velocity(self, v: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the velocity of each joint by name: (...) of a joint with one, (..., n) of others.
+
+        Args:
+            v: (..., nv).
+        """
+        return names.unpack(v, {joint.name: at.v_slice for joint, at in self.independent_joints})
+
+    def clamp(self, q: torch.Tensor) -> torch.Tensor:
+        """Return the nearest configuration inside the limits of all joints.
+
+        Args:
+            q: (..., nq).
+
+        Returns:
+            (..., nq).
+        """
+        return names.clamped(self, q)
 
     # Configurations
 

@@ -65,6 +65,9 @@ def check(model: "Model") -> None:
             numbers = getattr(key, field)
             if numbers or field == "q":
                 _finite(Subject("keyframe", key.name), field, numbers, size)
+    _finite(Subject("model", model.name), "timestep", [model.timestep])
+    if model.timestep < 0.0:
+        raise _negative(Subject("model", model.name), "timestep", model.timestep)
     if model.integrator not in INTEGRATORS:
         known = f"integrators: {', '.join(filter(None, INTEGRATORS))}"
         problem, subject = f"integrator {model.integrator!r} is unknown", Subject("model", model.name)

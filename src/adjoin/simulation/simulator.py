@@ -32,7 +32,7 @@ class Simulator:
 
     Args:
         model: The robot or robots.
-        dt: The time step, s.
+        dt: The time step, s; by default the one of the model's file, or 1 ms.
         contact: How contacts and other constraints are solved: `PGS(...)`, which is the default, or `Compliant(...)`.
         pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets, except
             those of one robot among themselves. Each pair costs time whether it touches or not.
@@ -62,7 +62,7 @@ class Simulator:
     def __init__(
         self,
         model: Model,
-        dt: float = 1e-3,
+        dt: float | None = None,
         contact: Solver | ListedSolver | None = None,
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
@@ -78,6 +78,7 @@ class Simulator:
     ):
         if not isinstance(model, Model):
             raise InputError(f"Simulator: the model must be an adjoin.Model, got a {type(model).__name__}")
+        dt = model.timestep or 1e-3 if dt is None else dt
         if not isinstance(dt, (int, float)) or not 0.0 < dt < math.inf:
             raise InputError(f"Simulator: dt must be a positive number of seconds, got {dt!r}")
         if contact is not None and (isinstance(contact, type) or not (hasattr(contact, "solve") or is_listed(contact))):
@@ -131,8 +132,9 @@ class Simulator:
     ) -> SimulatorState:
         """Return a state to begin with.
 
-        On the CPU, a state that begins inside the ground is warned of. An environment that begins with a number that is
-        not finite gets the status 1 and stays in the neutral configuration.
+        Steps from a key frame that are given no control take that of the key frame. On the CPU, a state that begins
+        inside the ground is warned of. An environment that begins with a number that is not finite gets the status 1
+        and stays in the neutral configuration.
 
         Args:
             q: Configurations, (..., nq), or the name of a key frame of the model, such as "home"; by default neutral.
@@ -186,13 +188,17 @@ class Simulator:
                 raise InputError("reset: it is not known where this state began; pass to=sim.state(...)")
             began = dict(state.start)
             to = start_state(self.world, began.pop("q"), began.pop("v"), state.batch, None, None)
-            to = to.replace(memory={**to.memory, **began})
+            carried = {name: x for name, x in began.items() if name in to.memory}
+            to = to.replace(memory={**to.memory, **carried}, start=state.start)
 
         def chosen(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
             return torch.where(mask[..., None] if old.dim() > mask.dim() else mask, new, old)
 
         memory = {name: chosen(to.memory[name], old) for name, old in state.memory.items()}
-        start = {name: chosen(to.start[name], old) for name, old in state.start.items()} if to.start else state.start
+        start = {
+            name: chosen(to.start[name] if name in to.start else torch.zeros_like(old), old)
+            for name, old in (state.start.items() if to.start else ())
+        } or state.start
         return SimulatorState(chosen(to.q, state.q), chosen(to.v, state.v), memory, start)
 
     # One step
@@ -210,7 +216,7 @@ class Simulator:
 
         Args:
             state: The state before.
-            control: (..., nu); by default 0.
+            control: (..., nu); by default that of the key frame which the state began with, or 0.
             params: Parameters to take the place of the model's, one for the batch or one per environment.
             external: External forces: frame name -> (..., 6) [force; moment] at its origin, in world axes.
             tensors: Tensors that the residual takes by name, the same for the whole batch, or `PerEnvironment`.
@@ -390,7 +396,8 @@ class Simulator:
         """What one step takes, by the names that the inputs of its kernel have."""
         inputs = {name: Argument(shape, self._carried(state, name)) for name, shape in self.world.carry.items()}
         if control is not None or self.model.nu:
-            control = state.q.new_zeros(self.model.nu) if control is None else control
+            if control is None:
+                control = state.start["control"] if "control" in state.start else state.q.new_zeros(self.model.nu)
             if self.model.nu:
                 inputs["control"] = Argument((self.model.nu,), control)
             else:
@@ -437,7 +444,8 @@ class Simulator:
     ) -> WorldRollout:
         """A rollout, its inputs checked."""
         carry = {name: self._carried(state, name) for name in self.world.carry}
-        call = WorldRollout(label, self.world, self._kernels, carry, controls, steps, controller, outputs)
+        held = state.start.get("control")
+        call = WorldRollout(label, self.world, self._kernels, carry, controls, steps, controller, outputs, held)
         named = arguments(label, tensors, state.batch, call.steps)
         check_taken(label, named, (self.world.residual, *call.functions), list(STEP_VALUES))
         call.inputs.update(self._rest(state, params, external, named, streamed=True))

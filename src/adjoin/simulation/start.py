@@ -58,6 +58,8 @@ def start_state(
     began = {"q": q, "v": v}
     if key is not None and key.activation:
         memory["activation"] = began["activation"] = q.new_tensor(key.activation).expand(*shape, -1)
+    if key is not None and any(key.control):
+        began["control"] = q.new_tensor(key.control).expand(*shape, -1)
     # Copies, so that writing into the tensors of a state does not move where it began.
     return SimulatorState(q, v, memory, {name: x.detach().clone() for name, x in began.items()})
 

@@ -24,7 +24,8 @@ class Tensors:
         v: The velocities, (..., nv).
         memory: What else a step hands to the next, by name: "status" as a float, "impulses" of a solver that starts
             warm, ...
-        start: "q", "v" and activations of the state in which each environment began, (..., n) each; empty if not known.
+        start: "q", "v", activations, and the control of a key frame, of the state in which each environment began,
+            (..., n) each; empty if not known.
     """
 
     q: torch.Tensor

@@ -31,6 +31,7 @@ class WorldRollout:
         steps: See `Simulator.rollout`.
         controller: See `Simulator.rollout`.
         outputs: See `Simulator.rollout`.
+        held: The control where no controls are given, (..., nu); by default 0.
 
     Attributes:
         steps: How many there are.
@@ -48,6 +49,7 @@ class WorldRollout:
         steps: int | None,
         controller: Callable[..., Any] | None,
         outputs: Outputs,
+        held: torch.Tensor | None = None,
     ):
         self.label, self.world, self.kernels, self.carry, self.controller = label, world, kernels, carry, controller
         model = world.model
@@ -58,6 +60,7 @@ class WorldRollout:
         self.steps = self._count(controls, steps)
         if controls is None:
             controls = carry["q"].new_zeros((self.steps, model.nu))
+            controls = controls if held is None or controller is not None else held.expand(self.steps, *held.shape)
         batch, shape = carry["q"].shape[:-1], (model.nu,)
         if batch and controls.shape[:-1] == batch and steps is None and controller is None:
             raise InputError(
