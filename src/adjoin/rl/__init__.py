@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from adjoin.rl.episodes import evaluate
     from adjoin.rl.gradients import clip_between_steps, diagnose
     from adjoin.rl.learner import Learner, register_learner
+    from adjoin.rl.learners.apg import APG
+    from adjoin.rl.learners.mbpo import MBPO, PolicyEnhancement, SampleEnhancement
+    from adjoin.rl.learners.sapo import SAPO
     from adjoin.rl.learners.shac import SHAC
     from adjoin.rl.random import LogUniform, Normal, Random, Randomize, Uniform
     from adjoin.rl.task import Push, Start, Task, make_task, register_task
@@ -32,6 +35,9 @@ _MODULES = {
     "episodes": ("evaluate",),
     "gradients": ("clip_between_steps", "diagnose"),
     "learner": ("Learner", "register_learner"),
+    "learners.apg": ("APG",),
+    "learners.mbpo": ("MBPO", "PolicyEnhancement", "SampleEnhancement"),
+    "learners.sapo": ("SAPO",),
     "learners.shac": ("SHAC",),
     "random": ("LogUniform", "Normal", "Random", "Randomize", "Uniform"),
     "task": ("Push", "Start", "Task", "make_task", "register_task"),
@@ -41,16 +47,21 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "APG",
+    "MBPO",
+    "SAPO",
     "SHAC",
     "Environment",
     "EnvironmentState",
     "Learner",
     "LogUniform",
     "Normal",
+    "PolicyEnhancement",
     "Push",
     "Random",
     "Randomize",
     "Run",
+    "SampleEnhancement",
     "Start",
     "Step",
     "Task",

@@ -98,6 +98,10 @@ class Task(ABC):
         """Return which episodes end here for good, (n,) booleans; by default none."""
         return torch.zeros(state.q.shape[:-1], dtype=torch.bool, device=state.q.device)
 
+    def observation_terminated(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the same of observations (n, size), for learners that act in a learned model; by default none end."""
+        return torch.zeros(len(observation), dtype=torch.bool, device=observation.device)
+
     def remember(self, before: "EnvironmentState", after: "EnvironmentState") -> Mapping[str, torch.Tensor]:
         """Return the memory after a step; by default it does not change."""
         return before.memory

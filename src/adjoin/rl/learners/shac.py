@@ -136,13 +136,18 @@ class SHAC(Learner):
         norm = clip_gradients(parameters, options.clip)
         self.optimizers["actor"].step()
         self._warn(norm)
-        with torch.no_grad():
-            critic_loss = self._critic_graph(observations, targets)()
-            for old, new in zip(self.target.parameters(), self.critic.parameters(), strict=True):
-                old.lerp_(new, 1.0 - options.target_mixing)
-            if options.normalize:
-                self.moments.update(observations)
-        return {"actor_loss": loss, "critic_loss": critic_loss, "gradient": norm}
+        numbers = {"actor_loss": loss, "gradient": norm, **self._improve_critic(observations, targets)}
+        if options.normalize:
+            self.moments.update(observations)
+        return numbers
+
+    @torch.no_grad()
+    def _improve_critic(self, observations: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Fit the critic to its targets, and let the target critic follow."""
+        loss = self._critic_graph(observations, targets)()
+        for old, new in zip(self.target.parameters(), self.critic.parameters(), strict=True):
+            old.lerp_(new, 1.0 - self.options.target_mixing)
+        return {"critic_loss": loss}
 
     # The gradient through the simulator
 
@@ -194,7 +199,7 @@ class SHAC(Learner):
         return self.actor.sample(self._normalized(observation), self.generator), 0.0
 
     def _value(self, observation: torch.Tensor) -> torch.Tensor:
-        return self.target(self._normalized(observation))[..., 0]
+        return self.target(self._normalized(observation)).mean(-1)
 
     def _normalized(self, observation: torch.Tensor) -> torch.Tensor:
         return self.moments(observation) if self.options.normalize else observation
@@ -242,7 +247,7 @@ class SHAC(Learner):
             order = torch.randperm(len(outputs), generator=self.generator, device=outputs.device)
             for part in order.split(size):
                 with torch.enable_grad():
-                    loss = (self.critic(inputs[part])[..., 0] - outputs[part]).square().mean()
+                    loss = (self.critic(inputs[part]) - outputs[part, None]).square().mean()
                     self.critic.zero_grad()
                     loss.backward()
                 distributed.average_gradients(parameters)

@@ -156,3 +156,7 @@ class SeedAnt(Locomotion):
     def terminated(self, state: EnvironmentState) -> torch.Tensor:
         """Return where the base is too low or too high."""
         return (state.q[:, 2] < self.low) | (state.q[:, 2] > self.high)
+
+    def observation_terminated(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return where the base is too low or too high."""
+        return (observation[:, 4] < self.low) | (observation[:, 4] > self.high)

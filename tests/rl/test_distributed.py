@@ -1,0 +1,57 @@
+"""Two processes under torchrun: they learn together, and go on after one of them was killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from adjoin.rl import load_checkpoint
+from adjoin.rl.log import read_log
+
+SMALL = ["--environments", "4", "--option", "horizon=4", "--option", "critic_passes=1", "--quiet", "--device", "cpu"]
+
+
+def torchrun(folder, *arguments, restarts=0, code=None, **variables):
+    program = ["-m", "adjoin.rl.train"] if code is None else [str(code)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["--max-restarts", str(restarts), *program, "cartpole", "--folder", str(folder), *SMALL, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+
+
+def test_two_processes_learn_together_and_survive_a_killed_worker(tmp_path):
+    """A worker kills itself after the second of five iterations; torchrun starts both again, and they resume."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, signal, sys\n"
+        "from adjoin.rl.learner import Learner\n"
+        "from adjoin.rl.command import main\n"
+        "once, iterate = sys.argv[3] + '/killed', Learner.iterate\n"
+        "def killed(self):\n"
+        "    if self.iteration == 3 and os.environ['RANK'] == '1' and not os.path.exists(once):\n"
+        "        open(once, 'w').close()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return iterate(self)\n"
+        "Learner.iterate = killed\n"
+        "sys.exit(main())\n"
+    )
+    folder = tmp_path / "killed_run"
+    more = ["--iterations", "5", "--checkpoint-every", "2", "--resume", "--json"]
+    done = torchrun(folder, *more, restarts=1, code=program)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (folder / "killed").exists()
+    rows = read_log(folder / "log.csv")
+    assert [row["iteration"] for row in rows] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert rows[-1]["steps"] == 5 * 2 * 4 * 4
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == 5 * 2 * 4 * 4
+    tensors, header = load_checkpoint(folder / "last.safetensors")
+    assert header["processes"] == 2
+    networks = [name for name in tensors if name.startswith("0/modules/")]
+    assert all(torch.equal(tensors[name], tensors["1" + name[1:]]) for name in networks)  # the same weights
+    assert not torch.equal(tensors["0/vector/0"], tensors["1/vector/0"])  # other environments
+    pytest.importorskip("matplotlib")
+    assert Path(folder, "returns.png").stat().st_size > 5_000
