@@ -8,6 +8,7 @@ treatment               the shortest heat treatment that holds a temperature
 thermal_identification  conductivity, specific heat, convection and power from noisy temperatures
 steady                  a thermal problem of 4.2 million unknowns on a GPU, and the gradient of its solution
 walker                  the soft walker of DiffTaichi
+pareto                  stiffness against mass of a soft arm: 20 compromises in one batch
 walker3d                a soft walker in three dimensions
 """
 
@@ -20,6 +21,7 @@ SECTIONS = {
     "thermal_identification": "heat_experiments.identification",
     "steady": "heat_experiments.steady",
     "walker": "particle_experiments.walker",
+    "pareto": "solid_experiments.pareto",
     "walker3d": "particle_experiments.walker3d",
 }
 

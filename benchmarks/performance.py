@@ -133,6 +133,7 @@ def parts() -> Iterator[str]:
     yield held_to_bars("Identification on one core", results("identification"))
     control = results("motion_control")["motion_control_cpu"]
     yield held_to_bars("Motion control on one core", {"motion_control_cpu": control})
+    yield held_to_bars("Continua on an H200", {"continuum_h200": results("continuum")["continuum_h200"]})
     yield held_to_bars("Cold compile times on one core", {"simulation_cpu": simulation["simulation_cpu"]}, "compile")
     yield missed(results(""))
 

@@ -59,6 +59,12 @@ the peers'. Memory is the most that a process holds during a gradient above what
 
 {MADE} What is learned is in [Learning and identification](../learning.md).
 """,
+    "continuum": f"""\
+# Measured: continua
+
+{MADE} What is simulated is in [Heat, solids and particles](../continuum.md). On a CPU it is processor time that is
+measured, of all threads together. Peers' figures are those of their papers or were measured before.
+""",
     "motion_control": f"""\
 # Measured: motion control
 

@@ -4,6 +4,7 @@ from adjoin.compiler.maps.rollout import Checkpoints
 from adjoin.continuum.bodies import BodyState
 from adjoin.continuum.cloth import Cloth, ClothMaterial
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.files import read_mesh, write_vtk, write_vtk_series
 from adjoin.continuum.heat import Heat, HeatMaterial, HeatPath, Laser
 from adjoin.continuum.implicit_heat import ConjugateGradients, ImplicitHeat
 from adjoin.continuum.mesh import Mesh, box_mesh
@@ -30,4 +31,7 @@ __all__ = [
     "Solid",
     "SolidMaterial",
     "box_mesh",
+    "read_mesh",
+    "write_vtk",
+    "write_vtk_series",
 ]

@@ -9,6 +9,7 @@ from adjoin.control.optimizers.gauss_newton import GaussNewton
 from adjoin.control.optimizers.gradient_descent import SGD, Adam
 from adjoin.control.optimizers.lbfgs import LBFGS
 from adjoin.control.optimizers.sampling import CMAES, MPPI
+from adjoin.control.pareto import ParetoFront, pareto_front, plot_pareto
 from adjoin.control.plot import plot_losses
 from adjoin.control.variables import Controls, ModuleParameters, Spline, Variables
 
@@ -28,10 +29,13 @@ __all__ = [
     "ModuleParameters",
     "Objective",
     "OptimizeResult",
+    "ParetoFront",
     "Regulator",
     "Spline",
     "Variables",
     "lqr",
     "optimize",
+    "pareto_front",
     "plot_losses",
+    "plot_pareto",
 ]

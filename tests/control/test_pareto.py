@@ -1,0 +1,49 @@
+"""Fronts whose form is known."""
+
+import pytest
+import torch
+
+from adjoin.control import pareto_front, plot_pareto
+from adjoin.control.pareto import efficient
+from adjoin.errors import InputError
+
+
+def two_targets(x):
+    """The squared distances from two points: the front is where √f + √g is their distance."""
+    return torch.stack([(x - 1.0).square().sum(-1), (x + 1.0).square().sum(-1)], -1)
+
+
+def concave(x):
+    """Fonseca and Fleming: a front that weighted sums cannot reach."""
+    shift = x.shape[-1] ** -0.5
+    return torch.stack([1 - torch.exp(-(x - shift).square().sum(-1)), 1 - torch.exp(-(x + shift).square().sum(-1))], -1)
+
+
+@pytest.mark.parametrize("method", ["weighted", "chebyshev", "epsilon"])
+def test_a_convex_front(method):
+    front = pareto_front(
+        two_targets, torch.zeros(3, dtype=torch.float64), 20, method=method, iterations=120, learning_rate=0.1
+    )
+    assert front.efficient.sum() >= 18
+    roots = front.values.sqrt().sum(-1)
+    assert torch.allclose(roots, torch.full_like(roots, 12**0.5), atol=0.02)
+    assert front.values[:, 0].max() - front.values[:, 0].min() > 8.0
+
+
+def test_a_concave_front_is_reached_everywhere_and_plotted(tmp_path):
+    front = pareto_front(
+        concave, torch.zeros(2, dtype=torch.float64), 20, iterations=120, learning_rate=0.1, bounds=(-2.0, 2.0)
+    )
+    assert front.efficient.all()
+    assert (front.values[1:, 0] - front.values[:-1, 0]).max() < 0.2
+    plot_pareto(front, ["f, m", "g, m"]).savefig(tmp_path / "front.png")
+    assert (tmp_path / "front.png").stat().st_size > 1000
+
+
+def test_what_is_dominated_and_what_is_wrong():
+    values = torch.tensor([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0], [1.0, 2.0]])
+    assert efficient(values).tolist() == [True, True, False, True]
+    with pytest.raises(InputError, match="no method 'best'; methods: weighted"):
+        pareto_front(two_targets, torch.zeros(1), method="best")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="must give"):
+        pareto_front(lambda x: x, torch.zeros(1))
