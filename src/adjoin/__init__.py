@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from adjoin.model.joint import Joint, Mimic
     from adjoin.model.model import Model
     from adjoin.model.parts import Actuator, Body, Frame, Geometry, Keyframe
+    from adjoin.model.sensor import Sensor
     from adjoin.model.tendon import Tendon, Waypoint
     from adjoin.simulation.arguments import PerEnvironment
     from adjoin.simulation.checkpointing import checkpointed_rollout
@@ -85,6 +86,7 @@ __all__ = [
     "PerEnvironment",
     "PerStep",
     "SemiImplicit",
+    "Sensor",
     "Simulator",
     "SimulatorState",
     "Table",
@@ -194,6 +196,7 @@ _MODULES = {
     "adjoin.model.joint": ("Joint", "Mimic"),
     "adjoin.model.model": ("Model",),
     "adjoin.model.parts": ("Actuator", "Body", "Frame", "Geometry", "Keyframe"),
+    "adjoin.model.sensor": ("Sensor",),
     "adjoin.model.tendon": ("Tendon", "Waypoint"),
     "adjoin.simulation.arguments": ("PerEnvironment",),
     "adjoin.simulation.checkpointing": ("checkpointed_rollout",),

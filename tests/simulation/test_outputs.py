@@ -66,6 +66,7 @@ def test_these_are_the_values_of_a_step():
         "contact_count",
         "constraint_modes",
         "fault",
+        "sensors",
     ]
     assert all(function.__doc__ for function in STEP_VALUES.values())
     assert list(landing().outputs) == list(STEP_VALUES)
@@ -296,7 +297,7 @@ def test_a_new_value_can_be_registered():
         path = sim.rollout(state, controls, outputs=outputs)
         torch.testing.assert_close(path.outputs["height"], 1.5 * path.q[1:, :, 2])
         torch.testing.assert_close(path.outputs["twice"], 3.0 * path.q[1:, :, 2])
-        with pytest.raises(InputError, match=r"outputs: q, v, .*, fault, height"):
+        with pytest.raises(InputError, match=r"outputs: q, v, .*, fault, sensors, height"):
             sim.rollout(state, controls, outputs=["hight"])
     finally:
         del STEP_VALUES["height"]

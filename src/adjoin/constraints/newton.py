@@ -110,7 +110,7 @@ class Newton:
             change = implicit(solution, residual, factor.solve)
         modes = [row.mode(row.residual(a)) for row in rows]
         return ListedSolution(
-            change, lambda write, carry: contacts.report(a, write, carry) if contacts else carry, modes
+            change, lambda write, carry: contacts.report(a, write, carry) if contacts else carry, modes, a
         )
 
 

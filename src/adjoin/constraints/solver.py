@@ -55,11 +55,13 @@ class ListedSolution(NamedTuple):
         change: The change of velocity dv, nv scalars.
         visit: Calls `write(slot, [mode, force in world axes], carry)` for each contact, see `ContactList.compacted`.
         modes: What each of the other constraints does.
+        acceleration: The acceleration before implicit damping, nv scalars; empty where the solver has none.
     """
 
     change: list[Scalar]
     visit: Visit
     modes: list[Scalar]
+    acceleration: Sequence[Scalar] = ()
 
 
 class Scene(NamedTuple):

@@ -33,6 +33,7 @@ from adjoin.model.description import Description, JointDescription, KeyframeDesc
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
+from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon, Waypoint
 from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import vector3
@@ -78,6 +79,8 @@ def read(block: Element, description: Description) -> None:
         description.more["integrator"] = block.text("integrator")
     if "timestep" in block.attributes:
         description.more["timestep"] = block.positive("timestep")
+    if "magnetic_field" in block.attributes:
+        description.more["magnetic_field"] = block.numbers("magnetic_field", 3)
     reader = _Reader(description)
     readers: dict[str, Callable[[Element], None]] = {
         "joint": reader.joint,
@@ -90,6 +93,7 @@ def read(block: Element, description: Description) -> None:
         "exclude": reader.exclude,
         "tendon": reader.tendon,
         "equality": reader.equality,
+        "sensor": reader.sensor,
         "pair": reader.pair,
     }
     for element in block.children:
@@ -224,6 +228,9 @@ class _Reader:
                 child.fail("unknown element in <tendon>", "it may have: waypoint")
         path = tuple(record_of(child, Waypoint) for child in element.children)
         self.description.tendons.append(record_of(element, Tendon, name=element.name(), path=path))
+
+    def sensor(self, element: Element) -> None:
+        self.description.sensors.append(record_of(element, Sensor, name=element.name()))
 
     def equality(self, element: Element) -> None:
         self.description.equalities.append(record_of(element, EqualityConstraint, name=element.name()))

@@ -19,12 +19,14 @@ from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import convex_hull
 from adjoin.io.mjcf_mechanism import Mechanism, Names
 from adjoin.io.mjcf_scan import compile_document, scan
+from adjoin.io.mjcf_sensors import Sensors
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
 from adjoin.model.parts import INITIAL, WORLD, Actuator, ContactPair, Geometry
+from adjoin.model.sensor import Sensor
 from adjoin.spatial.inertia import rotate
 from adjoin.spatial.motion import Transform, transform_compose
 from adjoin.spatial.rotation import from_quaternion, quaternion_normalize, tidy
@@ -137,6 +139,7 @@ class _Reader:
             pairs=self._pairs(),
             tendons=[mechanism.tendon(i) for i in range(m.ntendon)],
             equalities=mechanism.equalities(),
+            sensors=self.sensors(names),
             more={
                 "gravity": (0.0, 0.0, 0.0) if self._is_off("GRAVITY") else _vector(m.opt.gravity),
                 "parents_touch": self._is_off("FILTERPARENT"),
@@ -144,6 +147,7 @@ class _Reader:
                 "impratio": float(m.opt.impratio),
                 "integrator": self._integrator(),
                 "timestep": float(m.opt.timestep),
+                "magnetic_field": _vector(m.opt.magnetic),
             },
         )
 
@@ -310,6 +314,12 @@ class _Reader:
             body = links[self.body_names[m.site_bodyid[s]]]
             body.sites.append((name, _vector(m.site_pos[s]), _rotation(m.site_quat[s])))
         return names
+
+    def sensors(self, names: Names) -> list[Sensor]:
+        """Return the sensors that are supported."""
+        kept = frozenset(actuator.name for actuator in self.actuators.values())
+        own = self._names("sensor", self.m.nsensor, lambda i: f"sensor{i}")
+        return Sensors(self.mujoco, self.m, names, kept).read(own)[0]
 
     @property
     def actuator_count(self) -> int:

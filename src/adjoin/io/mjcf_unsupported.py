@@ -95,6 +95,8 @@ def actuator(mujoco: Any, m: Any, i: int) -> str | None:
     known = [int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in _TRANSMISSIONS]
     if int(m.actuator_trntype[i]) not in known:
         return "adhesion" if int(m.actuator_trntype[i]) == int(mujoco.mjtTrn.mjTRN_BODY) else "another transmission"
+    if int(m.actuator_plugin[i]) >= 0:
+        return "a plugin"
     if getattr(m, "actuator_ctrlnum", None) is not None and int(m.actuator_ctrlnum[i]) != 1:
         return "several controls"
     if int(m.actuator_dyntype[i]) not in [int(getattr(mujoco.mjtDyn, f"mjDYN_{name}")) for name in _DYNAMICS]:

@@ -20,6 +20,7 @@ from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.model import Model
 from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
 
 FORMAT = 1
@@ -35,7 +36,7 @@ _PARTS: dict[str, type] = {
     "pairs": ContactPair,
     "fixture": Fixture,
 }
-_LISTS: dict[str, type] = {"tendons": Tendon, "equalities": EqualityConstraint}
+_LISTS: dict[str, type] = {"tendons": Tendon, "equalities": EqualityConstraint, "sensors": Sensor}
 """Parts that are few: they are in the metadata, with all digits of their numbers."""
 _SHAPES: dict[str, tuple[int, ...]] = {
     "position": (3,),
@@ -76,6 +77,7 @@ def to_bytes(model: Model) -> bytes:
         "impratio": model.impratio,
         "integrator": model.integrator,
         "timestep": model.timestep,
+        "magnetic_field": list(model.magnetic_field),
         "exclusions": [list(pair) for pair in model.exclusions],
     }
     for part in _LISTS:
@@ -125,6 +127,7 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
         impratio=float(reader.value("impratio", float)),
         integrator=reader.value("integrator", str),
         timestep=reader.value("timestep", float),
+        magnetic_field=reader.plain("magnetic_field", tuple[float, float, float]),
         exclusions=tuple((first, second) for first, second in exclusions),
         fixture=fixture[0],
         **parts,  # type: ignore[arg-type]
@@ -219,6 +222,10 @@ class _Columns:
         if tensor.shape != shape:
             self.fail(key, f"{key} has shape {tensor.shape}", f"it must have {shape}")
         return tensor
+
+    def plain(self, key: str, hint: Any) -> Any:
+        """Return a value of the metadata."""
+        return self._plain(key, hint, self.structure.get(key))
 
     def listed(self, part: str, record: type) -> list[Any]:
         """Return records of the metadata."""

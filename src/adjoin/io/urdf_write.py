@@ -259,6 +259,8 @@ class _Writer:
             lines += _tag("tendon", attributes_of(tendon, ("path",)), path)
         for equality in model.equalities:
             lines += _tag("equality", attributes_of(equality))
+        for sensor in model.sensors:
+            lines += _tag("sensor", attributes_of(sensor))
         lines += self._keyframes()
         for first, second in model.exclusions:
             lines += _tag("exclude", {"first": first, "second": second})
@@ -279,6 +281,8 @@ class _Writer:
             attributes["integrator"] = model.integrator
         if model.timestep:
             attributes["timestep"] = number(model.timestep)
+        if model.magnetic_field != (0.0, -0.5, 0.0):
+            attributes["magnetic_field"] = numbers(model.magnetic_field)
         return _tag("adjoin", attributes, lines) if lines or len(attributes) > 1 else []
 
     def _site_on_frame(self, site: Frame) -> dict[str, str]:

@@ -225,6 +225,7 @@ def _build(
     )
     ends = {"joint": joints, "tendon": tendon_names}
     equalities = tuple(e for e in description.equalities if {e.first, e.second} - {""} <= ends.get(e.kind, names))
+    everything = joints | names | tendon_names | {actuator.name for actuator in actuators}
     independent = [body.joint for body in bodies if body.joint.nq]
     keyframes = [
         Keyframe(
@@ -247,6 +248,7 @@ def _build(
         pairs=tuple(pair for pair in description.pairs if shape_names.issuperset((pair.first, pair.second))),
         tendons=tendons,
         equalities=equalities,
+        sensors=tuple(s for s in description.sensors if {s.target, s.reference} - {""} <= everything),
         fixture=fixture,
         **description.more,
     )

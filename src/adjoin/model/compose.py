@@ -91,6 +91,7 @@ def attach(
         pairs=model.pairs + other.pairs,
         tendons=model.tendons + other.tendons,
         equalities=model.equalities + other.equalities,
+        sensors=model.sensors + other.sensors,
         fixture=fixture,
     )
 
@@ -129,6 +130,7 @@ def forest(
         pairs=(),
         tendons=(),
         equalities=(),
+        sensors=(),
         fixture=Fixture(),
     )
     for key, model in models.items():
@@ -163,6 +165,7 @@ def renamed(model: "Model", prefix: str) -> "Model":
             for t in model.tendons
         ),
         equalities=tuple(named(e, "name", "first", "second") for e in model.equalities),
+        sensors=tuple(named(s, "name", "target", "reference") for s in model.sensors),
     )
 
 
@@ -177,7 +180,17 @@ def _pose(position: Sequence[float], rotation: Sequence[float]) -> Transform:
 
 
 def _check_names(model: "Model", other: "Model", prefix: str) -> None:
-    for what in ("bodies", "joints", "frames", "geometries", "actuators", "keyframes", "tendons", "equalities"):
+    for what in (
+        "bodies",
+        "joints",
+        "frames",
+        "geometries",
+        "actuators",
+        "keyframes",
+        "tendons",
+        "equalities",
+        "sensors",
+    ):
         taken = {item.name for item in getattr(model, what)}
         both = sorted(prefix + item.name for item in getattr(other, what) if prefix + item.name in taken)
         if both:

@@ -10,6 +10,7 @@ from adjoin.errors import Location
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import Actuator, ContactPair, Geometry
+from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
 from adjoin.spatial.vector import IDENTITY, ZERO
 
@@ -111,6 +112,7 @@ class Description:
         pairs: see `Model`.
         tendons: see `Model`.
         equalities: see `Model`.
+        sensors: see `Model`.
         more: further fields of `Model`: gravity, parents_touch.
     """
 
@@ -124,4 +126,5 @@ class Description:
     pairs: list[ContactPair] = field(default_factory=list)
     tendons: list[Tendon] = field(default_factory=list)
     equalities: list[EqualityConstraint] = field(default_factory=list)
+    sensors: list[Sensor] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)

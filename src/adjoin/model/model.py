@@ -1,5 +1,6 @@
 """The frozen robot: bodies in topological order, and everything that hangs on them."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from typing import NoReturn
 import torch
 
 from adjoin.errors import ModelError, unknown_name
-from adjoin.model import actuators, compose, digest, manifold, names, parameters, summary, validate
+from adjoin.model import actuators, additions, compose, digest, manifold, names, parameters, summary, validate
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.joint import Joint, JointCoordinates, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
 
 
@@ -31,6 +33,7 @@ class Model:
         pairs: pairs of shapes that touch with constants of their own.
         tendons: combinations of joints, and strings.
         equalities: what is held together.
+        sensors: what is measured.
         fixture: what is welded to the world.
         gravity: acceleration of free fall in world axes, m/s^2.
         parents_touch: whether shapes of a body and of its parent can touch.
@@ -39,6 +42,7 @@ class Model:
         integrator: how the file says that steps are taken, in MuJoCo's words: "Euler", "implicitfast" or "RK4"; ""
             where it says nothing. See `simulation.integrators`.
         timestep: s, of the simulation that the file is written for; 0 where it says nothing.
+        magnetic_field: what magnetometers measure, in world axes.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Model:
     pairs: tuple[ContactPair, ...] = ()
     tendons: tuple[Tendon, ...] = ()
     equalities: tuple[EqualityConstraint, ...] = ()
+    sensors: tuple[Sensor, ...] = ()
     fixture: Fixture = NO_FIXTURE
     gravity: Vec3 = (0.0, 0.0, -9.81)
     parents_touch: bool = False
@@ -58,6 +63,7 @@ class Model:
     impratio: float = 1.0
     integrator: str = ""
     timestep: float = 0.0
+    magnetic_field: Vec3 = (0.0, -0.5, 0.0)
 
     def __post_init__(self):
         validate.check(self)
@@ -177,6 +183,12 @@ class Model:
     def tendon_index(self, name: str) -> int:
         """Return index of a tendon by name."""
         return _find("tendon", "tendons", name, [tendon.name for tendon in self.tendons])
+
+    @cached_property
+    def sensor_slices(self) -> dict[str, slice]:
+        """Return where the readings of each sensor are among those of all, by name."""
+        ends = list(itertools.accumulate((sensor.count for sensor in self.sensors), initial=0))
+        return {sensor.name: slice(*ends[i : i + 2]) for i, sensor in enumerate(self.sensors)}
 
     def equality_index(self, name: str) -> int:
         """Return index of an equality constraint by name."""
@@ -418,6 +430,33 @@ class Model:
             joints: names, of joints with one degree of freedom; by default every one that mimics none.
         """
         return actuators.with_servos(self, kp, kd, joints)
+
+    # Changes: a part that has the name of another takes its place
+
+    def with_actuator(self, actuator: Actuator, control: float = 0.0) -> "Model":
+        """Return the model with an actuator more; key frames follow.
+
+        Args:
+            actuator: what is added, or takes the place of the one of the same name.
+            control: of a new one, in the key frames.
+        """
+        return additions.with_actuator(self, actuator, control)
+
+    def with_equality(self, equality: EqualityConstraint) -> "Model":
+        """Return the model with something more held together."""
+        return additions.with_part(self, "equalities", equality)
+
+    def with_tendon(self, tendon: Tendon) -> "Model":
+        """Return the model with a tendon more."""
+        return additions.with_part(self, "tendons", tendon)
+
+    def with_geometry(self, geometry: Geometry) -> "Model":
+        """Return the model with a collision shape more; its mass is not added."""
+        return additions.with_part(self, "geometries", geometry)
+
+    def with_sensor(self, sensor: Sensor) -> "Model":
+        """Return the model with a sensor more."""
+        return additions.with_part(self, "sensors", sensor)
 
     # Composition
 

@@ -9,6 +9,7 @@ import numpy as np
 from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD
+from adjoin.model.sensor import SENSOR_SIZES
 from adjoin.spatial.vector import IDENTITY
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def check(model: "Model") -> None:
         ("keyframe", model.keyframes),
         ("tendon", model.tendons),
         ("equality", model.equalities),
+        ("sensor", model.sensors),
     ):
         _unique(what, [item.name for item in items])
     for index, body in enumerate(model.bodies):
@@ -59,6 +61,7 @@ def check(model: "Model") -> None:
     _tendons(model)
     _equalities(model)
     _actuators(model)
+    _sensors(model)
     for key in model.keyframes:
         sizes = {"q": model.nq, "v": model.nv, "control": model.nu, "activation": model.na}
         for field, size in sizes.items():
@@ -312,6 +315,24 @@ def _equalities(model: "Model") -> None:
         _pose(subject, equality.position, equality.rotation)
         _finite(subject, "other_position", equality.other_position, 3)
         _finite(subject, "coefficients", equality.coefficients, 5)
+
+
+def _sensors(model: "Model") -> None:
+    frames = [frame.name for frame in model.frames]
+    owners = {"joint": model.joints, "ball": model.joints, "tendon": model.tendons, "actuator": model.actuators}
+    for sensor in model.sensors:
+        subject = Subject("sensor", sensor.name)
+        if sensor.kind not in SENSOR_SIZES:
+            known = f"kinds: {', '.join(SENSOR_SIZES)}"
+            raise ModelError(f"kind {sensor.kind!r} is unknown", subject=subject, field="kind", remedy=known)
+        what = next((owner for owner in owners if sensor.kind.startswith(owner)), "frame")
+        names = frames if what == "frame" else [item.name for item in owners[what]]
+        if sensor.kind != "e_kinetic":
+            _known(subject, "target", "joint" if what == "ball" else what, sensor.target, names)
+        if sensor.reference:
+            _known(subject, "reference", "frame", sensor.reference, frames)
+        _pose(subject, sensor.position, sensor.rotation)
+        _pose(subject, sensor.reference_position, sensor.reference_rotation)
 
 
 def _actuators(model: "Model") -> None:

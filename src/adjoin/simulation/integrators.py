@@ -151,7 +151,7 @@ class SemiImplicit:
         place, velocity, acceleration = self._moved(state, free, solution.change)
         stages = {**_stages(free), "impulses": solution.impulses}
         result = StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
-        return self._with_activation(result, plant, state)
+        return self._with_activation(result._replace(beginning_acceleration=acceleration), plant, state)
 
     def _advance_listed(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> StepResult:
         """One step whose contacts are a list."""
@@ -163,6 +163,7 @@ class SemiImplicit:
         place, velocity, acceleration = self._moved(state, free, solution.change)
         touching = Listed(contacts, world.candidates.max_contacts, solution.visit)
         result = StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
+        result = result._replace(beginning_acceleration=solution.acceleration or acceleration)
         return self._with_activation(result, plant, state)
 
     def _with_activation(self, result: StepResult, plant: "Plant", state: State) -> StepResult:

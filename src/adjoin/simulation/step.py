@@ -39,6 +39,7 @@ class StepResult(NamedTuple):
         stages: Intermediate results by name, see `STAGES`.
         activation: The activations after the step, na scalars.
         effort: The forces of actuators and other parts, as the step begins.
+        beginning_acceleration: The acceleration as the step begins, without implicit damping where the solver tells it.
     """
 
     q: list[Scalar]
@@ -50,6 +51,7 @@ class StepResult(NamedTuple):
     stages: dict[str, list[Scalar]]
     activation: Sequence[Scalar] = ()
     effort: "Effort | None" = None
+    beginning_acceleration: Sequence[Scalar] = ()
 
 
 @dataclass(frozen=True)

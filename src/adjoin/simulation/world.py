@@ -49,6 +49,7 @@ from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.runge_kutta import ConstrainedRK4
+from adjoin.simulation.sensors import sensors  # noqa: F401
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW, UNPHYSICAL
 from adjoin.simulation.step import Integrator, Listed, Step
 from adjoin.spatial.scalar import Scalar

@@ -1,0 +1,105 @@
+"""Sensors of a compiled MJCF."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from adjoin.io.mjcf_mechanism import Names, rotation_of
+from adjoin.model.joint import Mat3, Vec3
+from adjoin.model.sensor import SENSOR_SIZES, Sensor
+from adjoin.spatial.vector import IDENTITY, ZERO, vector3
+
+ON_JOINTS = ("jointpos", "jointvel", "jointactuatorfrc", "ballquat", "ballangvel")
+ON_TENDONS = ("tendonpos", "tendonvel", "tendonactuatorfrc")
+ON_ACTUATORS = ("actuatorpos", "actuatorvel", "actuatorfrc")
+ON_BODIES = ("subtreecom", "subtreelinvel", "subtreeangmom")
+ZONES = {"SPHERE": "sphere", "CAPSULE": "capsule", "ELLIPSOID": "ellipsoid", "CYLINDER": "cylinder", "BOX": "box"}
+RENAMED = {"jointactfrc": "jointactuatorfrc", "tendonactfrc": "tendonactuatorfrc"}
+
+
+@dataclass(frozen=True)
+class Sensors:
+    """Reads the sensors of a compiled model.
+
+    Attributes:
+        mujoco: the module.
+        m: its model.
+        names: of its parts.
+        kept: names of the actuators that are supported.
+    """
+
+    mujoco: Any
+    m: Any
+    names: Names
+    kept: frozenset[str]
+
+    def read(self, names: list[str]) -> tuple[list[Sensor], list[tuple[int, str]]]:
+        """Return the sensors that are supported, and the numbers and kinds of the others."""
+        found, others = [], []
+        for i, name in enumerate(names):
+            kind = self.kind(i)
+            sensor = self._sensor(i, name, kind) if kind in SENSOR_SIZES else None
+            if sensor is None:
+                others.append((i, kind))
+            else:
+                found.append(sensor)
+        return found, others
+
+    def kind(self, i: int) -> str:
+        """Return the kind of a sensor, as MJCF names it."""
+        name = str(self.mujoco.mjtSensor(int(self.m.sensor_type[i])).name).removeprefix("mjSENS_").lower()
+        return RENAMED.get(name, name)
+
+    def _sensor(self, i: int, name: str, kind: str) -> Sensor | None:
+        m, number = self.m, int(self.m.sensor_objid[i])
+        common: dict[str, Any] = {"cutoff": float(m.sensor_cutoff[i])}
+        if int(m.sensor_dim[i]) != SENSOR_SIZES[kind]:
+            return None
+        if kind in ON_JOINTS:
+            return Sensor(name, kind, self.names.joints[number].name, **common)
+        if kind in ON_TENDONS:
+            return Sensor(name, kind, self.names.tendons[number], **common)
+        if kind in ON_ACTUATORS:
+            target = self.names.actuators[number]
+            return Sensor(name, kind, target, **common) if target in self.kept else None
+        if kind in ON_BODIES:
+            # Links without joints are parts of the body that they are welded to.
+            alone = m.body_jntnum[number] > 0 if number else not m.body_mass[m.body_weldid == 0].any()
+            return Sensor(name, kind, self.names.bodies[number], **common) if alone else None
+        if kind == "e_kinetic":
+            return Sensor(name, kind)
+        frame = self._frame(int(m.sensor_objtype[i]), number)
+        if frame is None:
+            return None
+        target, position, rotation = frame
+        common |= {"position": position, "rotation": rotation}
+        if kind in ("touch", "rangefinder"):
+            body = self.names.bodies[int(m.site_bodyid[number])]
+            zones = {int(getattr(self.mujoco.mjtGeom, f"mjGEOM_{key}")): zone for key, zone in ZONES.items()}
+            zone, size = zones.get(int(m.site_type[number]), "box"), vector3([float(x) for x in m.site_size[number]])
+            return Sensor(name, kind, target, reference=body, zone=zone, size=size, **common)
+        other = int(m.sensor_refid[i])
+        if other >= 0 and kind.startswith("frame"):
+            reference = self._frame(int(m.sensor_reftype[i]), other)
+            if reference is None:
+                return None
+            common |= {"reference": reference[0], "reference_position": reference[1]}
+            common["reference_rotation"] = reference[2]
+        return Sensor(name, kind, target, **common)
+
+    def _frame(self, kind: int, number: int) -> tuple[str, Vec3, Mat3] | None:
+        """Return the frame that an object of MuJoCo is on, and where."""
+        m, kinds = self.m, self.mujoco.mjtObj
+        if kind == int(kinds.mjOBJ_SITE):
+            return self.names.sites[number], ZERO, IDENTITY
+        if kind == int(kinds.mjOBJ_XBODY):
+            return self.names.bodies[number], ZERO, IDENTITY
+        places = {int(kinds.mjOBJ_BODY): (number, m.body_ipos, m.body_iquat)}
+        if kind == int(kinds.mjOBJ_GEOM):
+            places[kind] = (int(m.geom_bodyid[number]), m.geom_pos, m.geom_quat)
+        if kind == int(kinds.mjOBJ_CAMERA) and not int(m.cam_mode[number]):
+            places[kind] = (int(m.cam_bodyid[number]), m.cam_pos, m.cam_quat)
+        if kind not in places:
+            return None
+        body, positions, turns = places[kind]
+        position = vector3([float(x) for x in positions[number]])
+        return self.names.bodies[body], position, rotation_of(turns[number])

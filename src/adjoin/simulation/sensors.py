@@ -1,0 +1,288 @@
+"""Sensors of a model, as values of a step: what MuJoCo calls `sensordata`, as the step begins."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adjoin.collision.ray import KINDS, MISS, ray_distance
+from adjoin.collision.shape import Shape
+from adjoin.constraints.rows import shape
+from adjoin.dynamics.energy import kinetic_energy_of
+from adjoin.dynamics.point_motion import rate_of
+from adjoin.dynamics.rnea import body_motions, spin_matrix
+from adjoin.dynamics.state import State
+from adjoin.dynamics.tendon import tendons_of
+from adjoin.dynamics.transmission import transmissions_of
+from adjoin.model.parts import WORLD
+from adjoin.model.sensor import Sensor
+from adjoin.simulation.euler import straight
+from adjoin.simulation.step import Step, array, step_value
+from adjoin.spatial import vector
+from adjoin.spatial.inertia import to_matrix
+from adjoin.spatial.motion import Transform, transform_multiply, transform_point
+from adjoin.spatial.rotation import quaternion_along, quaternion_normalize
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import ZERO, Vector3
+from adjoin.trace import maximum, minimum, select
+
+
+@step_value
+def sensors(step: Step) -> Any:
+    """What the model's sensors measure as the step begins, one after the other; see `Model.sensor_slices`."""
+    reading = Reading(step)
+    return array([x for sensor in step.plant.model.sensors for x in reading.of(sensor)])
+
+
+class Reading:
+    """The sensors of one step.
+
+    Args:
+        step: the step.
+    """
+
+    def __init__(self, step: Step):
+        self.step = step
+        self.state, _ = step.plant.at(step["q"], step["v"])
+
+    def of(self, sensor: Sensor) -> list[Scalar]:
+        """What one sensor measures."""
+        values = _KINDS[sensor.kind](self, sensor)
+        if sensor.cutoff > 0.0 and sensor.kind not in _UNIT:
+            values = [maximum(minimum(x, sensor.cutoff), -sensor.cutoff) for x in values]
+        return values
+
+    # Frames
+
+    def pose(self, sensor: Sensor) -> Transform:
+        """Where a sensor is in the world."""
+        index = self.state.robot.model.frame_index(sensor.target)
+        return transform_multiply(self.state.frame_pose(index), (sensor.rotation, sensor.position))
+
+    def reference(self, sensor: Sensor) -> Transform:
+        """Where the frame is that a sensor measures against."""
+        index = self.state.robot.model.frame_index(sensor.reference)
+        return transform_multiply(self.state.frame_pose(index), (sensor.reference_rotation, sensor.reference_position))
+
+    def body(self, frame: str) -> int:
+        """What a frame is on."""
+        return self.state.robot.model.frames[self.state.robot.model.frame_index(frame)].body
+
+    def velocity(self, body: int, place: Vector3) -> tuple[Vector3, Vector3]:
+        """Angular velocity of a body, and velocity of a point of it, in world axes."""
+        if body == WORLD:
+            return ZERO, ZERO
+        rotation, position = self.state.poses[body]
+        angular, linear = (vector.apply(rotation, x) for x in self.state.velocities[body])
+        return angular, vector.add(linear, vector.cross(angular, vector.subtract(place, position)))
+
+    def acceleration(self, body: int, place: Vector3) -> tuple[Vector3, Vector3]:
+        """Angular acceleration of a body, and acceleration of a point of it as felt there, in world axes."""
+        state = self.state
+        if body == WORLD:
+            return ZERO, vector.negate(state.robot.gravity)
+        if "felt" not in state.computed:
+            onwards = straight(state.robot.model, state.v)
+            a = [x + y for x, y in zip(self.step.result.beginning_acceleration, onwards, strict=True)]
+            state.computed["felt"] = body_motions(state, a)
+        omega, alpha, origin = state.computed["felt"][body]
+        rotation, position = state.poses[body]
+        arm = vector.apply_transposed(rotation, vector.subtract(place, position))
+        point = vector.add(origin, vector.apply(spin_matrix(omega, alpha), arm))
+        return vector.apply(rotation, alpha), vector.apply(rotation, point)
+
+    # Subtrees
+
+    def subtree(self, sensor: Sensor) -> tuple[Scalar, Vector3, Vector3, Vector3]:
+        """Mass, center of mass, velocity of it and angular momentum about it, of a body and all that it carries."""
+        state, robot = self.state, self.state.robot
+        root = self.body(sensor.target)
+        inside = [body for body in range(robot.count) if root == WORLD or root in robot.ancestors(body)]
+        coms, inertias = robot.numbers("com"), robot.numbers("inertia")
+        places = {body: transform_point(state.poses[body], vector.vector3(coms[body])) for body in inside}
+        moving = {body: self.velocity(body, places[body]) for body in inside}
+        mass = sum((robot.mass[body] for body in inside), 0.0)
+        center, speed, spin = ZERO, ZERO, ZERO
+        for body in inside:
+            center = vector.add(center, vector.scale(robot.mass[body] / mass, places[body]))
+            speed = vector.add(speed, vector.scale(robot.mass[body] / mass, moving[body][1]))
+        for body in inside:
+            rotation = state.poses[body][0]
+            turning = vector.apply_transposed(rotation, moving[body][0])
+            own = vector.apply(rotation, vector.apply(to_matrix(tuple(inertias[body])), turning))
+            arm, drift = vector.subtract(places[body], center), vector.subtract(moving[body][1], speed)
+            orbit = vector.scale(robot.mass[body], vector.cross(arm, drift))
+            spin = vector.add(spin, vector.add(own, orbit))
+        return mass, center, speed, spin
+
+    # Joints, tendons and actuators
+
+    def joint(self, sensor: Sensor) -> tuple[list[Scalar], list[Scalar]]:
+        """Coordinates and velocities of a joint."""
+        model = self.state.robot.model
+        body = model.joint_index(sensor.target)
+        rates = [dof * 1.0 for dof in self.state.v[model.coordinates[body].v_slice]]
+        return self.state.coordinates(body), rates
+
+    def tendon(self, sensor: Sensor) -> tuple[Scalar, Scalar]:
+        """Length and rate of a tendon."""
+        length, arms = tendons_of(self.state)[self.state.robot.model.tendon_index(sensor.target)]
+        return length, rate_of(arms, self.state.v)
+
+    def actuator(self, sensor: Sensor) -> tuple[Scalar, Scalar, Scalar]:
+        """Length, rate and force of an actuator."""
+        index = self.state.robot.model.actuator_index(sensor.target)
+        length, arms = transmissions_of(self.state)[index]
+        assert self.step.result.effort is not None
+        return length, rate_of(arms, self.state.v), self.step.result.effort.actuator_forces[index]
+
+
+def ray_distances(state: State, origin: Vector3, direction: Vector3, without: Sequence[int] = ()) -> Scalar:
+    """How far a ray goes until it meets a shape of the model; `MISS` if it meets none.
+
+    Args:
+        state: the robot.
+        origin: in the world.
+        direction: in the world, a unit vector.
+        without: shapes that it passes through.
+    """
+    nearest: Scalar = MISS
+    for index, geometry in enumerate(state.robot.model.geometries):
+        if index not in without and geometry.kind in KINDS:
+            nearest = minimum(nearest, ray_distance(shape(state, index), origin, direction))
+    return nearest
+
+
+def _range(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    rotation, place = reading.pose(sensor)
+    shapes = reading.state.robot.model.geometries
+    own = [index for index, geometry in enumerate(shapes) if geometry.link == sensor.reference]
+    along = (rotation[0][2], rotation[1][2], rotation[2][2])
+    far = ray_distances(reading.state, place, along, own)
+    return [select(far < 0.5 * MISS, far, -1.0)]
+
+
+def _touch(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    """The normal forces of contacts of a link in a zone, or before it."""
+    model, world = reading.state.robot.model, reading.step.plant.world
+    contacts = reading.step["contacts"]
+    zone = Shape(sensor.zone, sensor.size, reading.pose(sensor))  # type: ignore[arg-type]
+    links = [[model.geometries[i].link for i in (pair.first, pair.second)] for pair in world.contact_pairs]
+    sides = {
+        k: 1.0 if ends[0] == sensor.reference else -1.0 for k, ends in enumerate(links) if sensor.reference in ends
+    }
+    total: Scalar = 0.0
+    for k in range(len(contacts.pair)):
+        position, normal = (vector.vector3(x[k]) for x in (contacts.position, contacts.normal))
+        push = vector.dot(vector.vector3(contacts.force[k]), normal)
+        if world.listed:
+            side = sum((select(contacts.pair[k] == float(pair), sign, 0.0) for pair, sign in sides.items()), 0.0)
+        else:
+            side = sides.get(k, 0.0)
+        away = vector.scale(-1.0 * side, normal)
+        felt = (ray_distance(zone, position, away) < 0.5 * MISS) & (abs(side) > 0.5)
+        total = total + select(felt, maximum(push, 0.0), 0.0)
+    return [total]
+
+
+def _axis(k: int) -> "Kind":
+    def read(reading: Reading, sensor: Sensor) -> list[Scalar]:
+        rotation, _ = reading.pose(sensor)
+        axis = (rotation[0][k], rotation[1][k], rotation[2][k])
+        return list(vector.apply_transposed(reading.reference(sensor)[0], axis) if sensor.reference else axis)
+
+    return read
+
+
+def _position(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    _, place = reading.pose(sensor)
+    if not sensor.reference:
+        return list(place)
+    rotation, origin = reading.reference(sensor)
+    return list(vector.apply_transposed(rotation, vector.subtract(place, origin)))
+
+
+def _orientation(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    rotation, _ = reading.pose(sensor)
+    if sensor.reference:
+        rotation = vector.multiply(vector.transpose(reading.reference(sensor)[0]), rotation)
+    return list(quaternion_normalize(quaternion_along(rotation)))
+
+
+def _frame_velocity(reading: Reading, sensor: Sensor) -> tuple[Vector3, Vector3]:
+    _, place = reading.pose(sensor)
+    angular, linear = reading.velocity(reading.body(sensor.target), place)
+    if not sensor.reference:
+        return angular, linear
+    rotation, origin = reading.reference(sensor)
+    turning, moving = reading.velocity(reading.body(sensor.reference), origin)
+    linear = vector.subtract(linear, moving)
+    linear = vector.add(linear, vector.cross(vector.subtract(place, origin), turning))
+    apart = vector.subtract(angular, turning)
+    return vector.apply_transposed(rotation, apart), vector.apply_transposed(rotation, linear)
+
+
+def _own_velocity(reading: Reading, sensor: Sensor) -> tuple[Vector3, Vector3]:
+    rotation, place = reading.pose(sensor)
+    angular, linear = reading.velocity(reading.body(sensor.target), place)
+    return vector.apply_transposed(rotation, angular), vector.apply_transposed(rotation, linear)
+
+
+def _frame_acceleration(reading: Reading, sensor: Sensor) -> tuple[Vector3, Vector3]:
+    return reading.acceleration(reading.body(sensor.target), reading.pose(sensor)[1])
+
+
+def _accelerometer(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    return list(vector.apply_transposed(reading.pose(sensor)[0], _frame_acceleration(reading, sensor)[1]))
+
+
+def _magnetometer(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    return list(vector.apply_transposed(reading.pose(sensor)[0], reading.state.robot.model.magnetic_field))
+
+
+def _joint_force(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    model = reading.state.robot.model
+    assert reading.step.result.effort is not None
+    return [reading.step.result.effort.actuated[model.coordinates[model.joint_index(sensor.target)].v]]
+
+
+def _tendon_force(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    assert reading.step.result.effort is not None
+    forces = reading.step.result.effort.actuator_forces
+    drives = zip(reading.state.robot.model.actuators, forces, strict=True)
+    return [sum((force for drive, force in drives if drive.tendon == sensor.target), 0.0)]
+
+
+Kind = Callable[[Reading, Sensor], list[Scalar]]
+
+_UNIT = ("framequat", "ballquat", "framexaxis", "frameyaxis", "framezaxis")
+_KINDS: dict[str, Kind] = {
+    "jointpos": lambda reading, sensor: reading.joint(sensor)[0],
+    "jointvel": lambda reading, sensor: reading.joint(sensor)[1],
+    "jointactuatorfrc": _joint_force,
+    "ballquat": lambda reading, sensor: list(quaternion_normalize(tuple(reading.joint(sensor)[0]))),
+    "ballangvel": lambda reading, sensor: reading.joint(sensor)[1],
+    "tendonpos": lambda reading, sensor: [reading.tendon(sensor)[0]],
+    "tendonvel": lambda reading, sensor: [reading.tendon(sensor)[1]],
+    "tendonactuatorfrc": _tendon_force,
+    "actuatorpos": lambda reading, sensor: [reading.actuator(sensor)[0]],
+    "actuatorvel": lambda reading, sensor: [reading.actuator(sensor)[1]],
+    "actuatorfrc": lambda reading, sensor: [reading.actuator(sensor)[2]],
+    "framepos": _position,
+    "framequat": _orientation,
+    "framexaxis": _axis(0),
+    "frameyaxis": _axis(1),
+    "framezaxis": _axis(2),
+    "framelinvel": lambda reading, sensor: list(_frame_velocity(reading, sensor)[1]),
+    "frameangvel": lambda reading, sensor: list(_frame_velocity(reading, sensor)[0]),
+    "framelinacc": lambda reading, sensor: list(_frame_acceleration(reading, sensor)[1]),
+    "frameangacc": lambda reading, sensor: list(_frame_acceleration(reading, sensor)[0]),
+    "accelerometer": _accelerometer,
+    "gyro": lambda reading, sensor: list(_own_velocity(reading, sensor)[0]),
+    "velocimeter": lambda reading, sensor: list(_own_velocity(reading, sensor)[1]),
+    "magnetometer": _magnetometer,
+    "subtreecom": lambda reading, sensor: list(reading.subtree(sensor)[1]),
+    "subtreelinvel": lambda reading, sensor: list(reading.subtree(sensor)[2]),
+    "subtreeangmom": lambda reading, sensor: list(reading.subtree(sensor)[3]),
+    "touch": _touch,
+    "rangefinder": _range,
+    "e_kinetic": lambda reading, _: [kinetic_energy_of(reading.state)],
+}

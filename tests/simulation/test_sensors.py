@@ -1,0 +1,107 @@
+"""Sensors measure what MuJoCo's measure, with gradients."""
+
+from dataclasses import replace
+
+import mujoco_models
+import numpy as np
+import torch
+
+import adjoin
+
+ROBOT = """
+<mujoco>
+  <option timestep="0.004" integrator="implicitfast" magnetic="0.1 -0.4 0.2"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1" contype="1"/>
+    <geom name="post" type="cylinder" size="0.1 0.5" pos="0.9 0.2 0.5"/>
+    <geom name="egg" type="ellipsoid" size="0.1 0.2 0.3" pos="-0.8 0 0.4"/>
+    <geom name="crate" type="box" size="0.2 0.2 0.2" pos="0 -0.9 0.2"/>
+    <body name="trunk" pos="0 0 0.19">
+      <freejoint/>
+      <geom type="box" size="0.2 0.1 0.05" mass="4"/>
+      <site name="imu" pos="0.05 0.02 0.03" euler="10 20 30"/>
+      <site name="forward" pos="0.1 0 0.05" euler="0 80 10"/>
+      <site name="back" pos="-0.1 0 0.05" euler="0 -80 10"/>
+      <site name="left" pos="0 -0.1 0.05" euler="85 0 10"/>
+      <site name="down" euler="170 5 0"/>
+      <body name="leg" pos="0.15 0.12 0">
+        <joint name="hip" axis="0 1 0" damping="0.3" actuatorfrcrange="-3 3"/>
+        <geom name="shank" type="capsule" fromto="0 0 0 0 0 -0.13" size="0.03" mass="0.5"/>
+        <geom name="foot" type="sphere" pos="0 0 -0.15" size="0.05" mass="0.1" conaffinity="1"/>
+        <site name="sole" pos="0 0 -0.2" type="box" size="0.03 0.03 0.05"/>
+        <body name="toe" pos="0 0 -0.1">
+          <joint name="toe" type="ball"/><geom name="toe" type="sphere" size="0.02" mass="0.1" pos="0.05 0 0"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <tendon><spatial name="string"><site site="imu"/><site site="sole"/></spatial></tendon>
+  <actuator>
+    <motor name="hip" joint="hip" gear="8"/><position name="pull" tendon="string" kp="10" kv="1" gear="2"/>
+  </actuator>
+  <sensor>
+    <jointpos joint="hip"/><jointvel joint="hip"/><jointactuatorfrc joint="hip"/>
+    <ballquat joint="toe"/><ballangvel joint="toe"/>
+    <tendonpos tendon="string"/><tendonvel tendon="string"/><tendonactuatorfrc tendon="string"/>
+    <actuatorpos actuator="pull"/><actuatorvel actuator="pull"/><actuatorfrc actuator="hip"/>
+    <framepos objtype="body" objname="leg"/><framepos objtype="geom" objname="foot" reftype="site" refname="imu"/>
+    <framequat objtype="xbody" objname="leg" reftype="xbody" refname="trunk"/>
+    <framexaxis objtype="site" objname="imu"/><framezaxis objtype="site" objname="sole" reftype="site" refname="imu"/>
+    <framelinvel objtype="body" objname="leg"/>
+    <framelinvel objtype="geom" objname="foot" reftype="site" refname="imu"/>
+    <frameangvel objtype="site" objname="sole" reftype="body" refname="trunk"/>
+    <framelinacc objtype="geom" objname="foot"/><frameangacc objtype="body" objname="toe"/>
+    <accelerometer name="felt" site="imu"/><gyro site="imu"/><velocimeter site="imu" cutoff="0.5"/>
+    <magnetometer site="imu"/>
+    <subtreecom body="trunk"/><subtreelinvel body="leg"/><subtreeangmom body="trunk"/>
+    <touch site="sole"/>
+    <rangefinder site="forward"/><rangefinder site="back"/><rangefinder site="left"/><rangefinder site="down"/>
+    <e_kinetic/>
+  </sensor>
+</mujoco>
+"""
+
+
+def test_readings_are_mujocos():
+    model, sim = mujoco_models.engines(ROBOT)
+    expected, touching = [], 0
+
+    def states():
+        nonlocal touching
+        for data in mujoco_models.random_states(model, 16, spread=0.1):
+            expected.append(data.sensordata.copy())
+            touching += data.sensor(28).data[0] > 0.0
+            yield data
+
+    state, control, _ = mujoco_models.states_of(sim, model, states())
+    outputs = sim.rollout(state, control[None], outputs=["sensors"]).outputs["sensors"][0].numpy()
+    expected = np.array(expected)
+    assert outputs.shape == expected.shape
+    assert touching > 2
+    places = sim.model.sensor_slices
+    quaternion = places["sensor13"]
+    outputs[:, quaternion] *= np.sign((outputs[:, quaternion] * expected[:, quaternion]).sum(-1, keepdims=True))
+    for name, place in places.items():
+        scale = max(np.abs(expected[:, place]).max(), 1.0)
+        assert np.abs(outputs[:, place] - expected[:, place]).max() < 1e-9 * scale, name
+    ranges = expected[:, places["sensor29"].start : places["sensor32"].stop]
+    assert (ranges > 0.0).any(0).all()  # every ray meets something
+
+
+def test_readings_have_gradients():
+    names = ("felt", "sensor6", "sensor16", "sensor27", "sensor31")
+    model = adjoin.load(ROBOT)
+    model = replace(model, sensors=tuple(sensor for sensor in model.sensors if sensor.name in names))
+    sim = adjoin.Simulator(model, 4e-3, adjoin.Newton(), pairs=[])
+    places = [sim.model.sensor_slices[name] for name in names]
+    control = torch.tensor([[0.2, 0.3]], dtype=torch.float64)
+
+    def read(q, v):
+        readings = sim.rollout(sim.state(q, v), control, outputs=["sensors"]).outputs["sensors"]
+        return torch.cat([readings[0, place] for place in places])
+
+    q = torch.tensor(sim.model.keyframe("qpos0").q, dtype=torch.float64)
+    v = torch.linspace(-1.0, 1.0, sim.model.nv, dtype=torch.float64)
+    q[7] = 0.3
+    assert torch.autograd.gradcheck(read, (q.requires_grad_(), v.requires_grad_()), eps=1e-6, atol=1e-5, rtol=1e-4)
