@@ -575,3 +575,44 @@ def test_bad_epochs_are_named():
         next(iter(robot.parameters())).fill_(torch.nan)
     with pytest.raises(InputError, match="'mass' of link 'arm1': Positive returned nan"):
         train_epoch(robot, optimizer, "forward_dynamics", q, qd, f, qdd)
+
+
+def test_bodies_have_what_the_others_have_before_any_update():
+    for name in ROBOTS:
+        mine, other = ours(name), theirs(name)
+        assert mine._controlled_joints == other._controlled_joints
+        for one, two in zip(mine._bodies, other._bodies, strict=True):
+            assert (one.name, one.joint_id, one.joint_idx) == (two.name, two.joint_id, two.joint_idx)
+            assert (one.get_joint_limits() is None) == (two.get_joint_limits() is None)
+            for key, value in (two.get_joint_limits() or {}).items():
+                assert one.get_joint_limits()[key] == pytest.approx(value)
+            if two.joint_limits is not None:
+                assert torch.allclose(one.joint_axis, two.joint_axis)
+                assert torch.allclose(one.get_joint_damping_const(), two.get_joint_damping_const())
+        fresh = DifferentiableRobotModel(DATA / ROBOTS[name], name)._bodies[1]
+        assert torch.equal(fresh.pose.translation(), torch.zeros(1, 3))
+        assert torch.equal(fresh.vel.ang, torch.zeros(1, 3))
+
+
+def test_the_old_forward_dynamics_and_the_data_sets():
+    from adjoin.compat.differentiable_robot_model import data_utils as own_utils
+
+    assert robot_model.robot_description_folder == str(DATA)
+    robot = ours("iiwa")
+    data = own_utils.generate_random_inverse_dynamics_data(robot, 5)
+    q, qd, qdd, tau = data[:]
+    assert torch.allclose(robot.compute_forward_dynamics_old(q, qd, tau), qdd, atol=1e-2, rtol=1e-3)
+    assert (len(data), data.var().shape) == (5, (7,))
+    swing = own_utils.generate_sine_motion_forward_dynamics_data(robot, 20, 0.25, 0.1)
+    other = data_utils.generate_sine_motion_forward_dynamics_data(theirs("iiwa"), 20, 0.25, 0.1)
+    for mine, expected in zip([*swing[:], swing.var()], [*other[:], other.var()], strict=True):
+        assert torch.allclose(mine, expected, atol=1e-4)
+    kinematics = own_utils.generate_random_forward_kinematics_data(robot, 3, "iiwa_link_ee")
+    assert kinematics["ee_pos"].shape == (3, 3)
+
+
+def test_links_without_inertia_can_weigh_a_kilogram_as_there():
+    text = """<robot name="r"><link name="a"/><link name="b"/><joint name="j" type="revolute"><parent link="a"/>
+        <child link="b"/><axis xyz="0 0 1"/><limit lower="-1" upper="1" velocity="1" effort="1"/></joint></robot>"""
+    robot = DifferentiableRobotModel(text, unit_inertia=True)
+    assert robot.compute_lagrangian_inertia_matrix(torch.zeros(1)).tolist() == [[1.0]]

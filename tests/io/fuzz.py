@@ -5,6 +5,7 @@
 runs as many cases as it is told, from a number on; case i is always the same, so that a failure can be run again alone.
 """
 
+import json
 import random
 import resource
 import struct
@@ -85,10 +86,40 @@ def stl(count: int) -> bytes:
     return bytes(80) + struct.pack("<I", count) + rows
 
 
+def glb(vertices, faces, offset):
+    positions, indices = np.array(vertices, "<f4").tobytes(), np.array(faces, "<u4").tobytes()
+    tree = {
+        "asset": {"version": "2.0"},
+        "scene": 0,
+        "scenes": [{"nodes": [0]}],
+        "nodes": [{"mesh": 0, "translation": offset}],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1, "material": 0}]}],
+        "materials": [{"pbrMetallicRoughness": {"baseColorFactor": [1.0, 0.5, 0.0, 1.0]}}],
+        "accessors": [
+            {"bufferView": 0, "componentType": 5126, "count": len(vertices), "type": "VEC3"},
+            {"bufferView": 1, "componentType": 5125, "count": 3 * len(faces), "type": "SCALAR"},
+        ],
+        "bufferViews": [
+            {"buffer": 0, "byteOffset": 0, "byteLength": len(positions)},
+            {"buffer": 0, "byteOffset": len(positions), "byteLength": len(indices)},
+        ],
+        "buffers": [{"byteLength": len(positions + indices)}],
+    }
+    text = json.dumps(tree).encode()
+    text += b" " * (-len(text) % 4)
+    chunks = struct.pack("<I", len(text)) + b"JSON" + text
+    chunks += struct.pack("<I", len(positions + indices)) + b"BIN\0" + positions + indices
+    return b"glTF" + struct.pack("<II", 2, 12 + len(chunks)) + chunks
+
+
+CORNERS, SIDES = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)], [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)]
+
+
 FILES = {
     "part.stl": stl(12),
     "part.obj": b"# part\nv 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1 1.0\nf 1 2 3\n",
     "part.dae": DAE,
+    "part.glb": glb(CORNERS, SIDES, [0, 0, 2]),
     "ascii.stl": b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\n"
     b"endfacet\nfacet normal 1 0 0\nouter loop\nvertex 0 0 0\nvertex 0 1 0\nvertex 0 0 1\nendloop\n",
 }
@@ -172,6 +203,7 @@ class Fuzzer:
         rng = random.Random(number)
         kind, data = rng.choice(self.seeds)
         options: dict = {"folder": self.folder, "packages": {"pkg": self.folder / "pkg"}, "unsupported": "warn"}
+        options["strict"] = rng.random() < 0.3
         if rng.random() < 0.5:
             options |= {"accept": ("mass", "inertia"), "repair": ("axis", "limits", "right_angles")}
         if rng.random() < 0.2:

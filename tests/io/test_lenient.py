@@ -1,13 +1,12 @@
 """A plain `load`: what is noticed, what is done about it, and where files may come from."""
 
-import json
 import struct
 import warnings
 
 import numpy as np
 import pytest
 from corpus import REFUSED, URDF_FOLDER, URDFS
-from fuzz import stl
+from fuzz import CORNERS, SIDES, glb, stl
 from malformed import INERTIAL, LIMIT, arm, robot, shape
 
 import adjoin
@@ -134,35 +133,6 @@ def test_files_come_from_the_collection_and_from_nowhere_else(tmp_path, monkeypa
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert shapes("../../other/meshes/part.stl") == (0, ["it is outside the robot's collection"])
     assert shapes("http://example.com/a.stl")[0] == 0
-
-
-def glb(vertices, faces, offset):
-    positions, indices = np.array(vertices, "<f4").tobytes(), np.array(faces, "<u4").tobytes()
-    tree = {
-        "asset": {"version": "2.0"},
-        "scene": 0,
-        "scenes": [{"nodes": [0]}],
-        "nodes": [{"mesh": 0, "translation": offset}],
-        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1, "material": 0}]}],
-        "materials": [{"pbrMetallicRoughness": {"baseColorFactor": [1.0, 0.5, 0.0, 1.0]}}],
-        "accessors": [
-            {"bufferView": 0, "componentType": 5126, "count": len(vertices), "type": "VEC3"},
-            {"bufferView": 1, "componentType": 5125, "count": 3 * len(faces), "type": "SCALAR"},
-        ],
-        "bufferViews": [
-            {"buffer": 0, "byteOffset": 0, "byteLength": len(positions)},
-            {"buffer": 0, "byteOffset": len(positions), "byteLength": len(indices)},
-        ],
-        "buffers": [{"byteLength": len(positions + indices)}],
-    }
-    text = json.dumps(tree).encode()
-    text += b" " * (-len(text) % 4)
-    chunks = struct.pack("<I", len(text)) + b"JSON" + text
-    chunks += struct.pack("<I", len(positions + indices)) + b"BIN\0" + positions + indices
-    return b"glTF" + struct.pack("<II", 2, 12 + len(chunks)) + chunks
-
-
-CORNERS, SIDES = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)], [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)]
 
 
 def test_gltf_is_read_with_its_nodes(tmp_path):

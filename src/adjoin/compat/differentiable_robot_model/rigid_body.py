@@ -4,16 +4,18 @@
 one by one, so the merging is part of the kernel; with nothing learned it is the merged model's.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from adjoin.dynamics.robot import Robot, regroup
-from adjoin.errors import InputError, unknown_name
+from adjoin.errors import Findings, InputError, unknown_name
 from adjoin.io import urdf, xml
 from adjoin.io.load import open_source
 from adjoin.io.paths import Files
+from adjoin.io.xml import Element
 from adjoin.model.assemble import FLOATING_BASE, assemble
 from adjoin.model.description import JointDescription, LinkDescription
 from adjoin.model.model import Model
@@ -40,14 +42,22 @@ class Links:
     Args:
         path: of the URDF, or its text or bytes.
         floating_base: put a free joint under the root link; its coordinates come first.
+        unit_inertia: give links without `<inertial>` a mass of 1 kg and moments of 1 kg m², as the original does.
+
+    Attributes:
+        limits: what each joint's `<limit>` states, by the joint's name: effort, lower, upper and velocity.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | bytes, floating_base: bool = False):
+    def __init__(self, path: str | os.PathLike[str] | bytes, floating_base: bool = False, unit_inertia: bool = False):
         data, name, home, encoding = open_source(path, None)
-        document = xml.parse(data, name, encoding=encoding)
+        document = xml.parse(data, name, encoding=encoding, findings=Findings(strict=False))
         if document.tag != "robot":
             document.fail("not a URDF: the outermost element must be <robot>")
         description = urdf.read(document, Files(home, {}, []), meshes="ignore", repair=("axis", "limits"))
+        for link in description.links:
+            if unit_inertia and link.inertial is None:
+                link.mass, link.inertia = 1.0, (1.0, 0.0, 0.0, 1.0, 0.0, 1.0)
+        self.limits = {joint.name(): _stated_limits(joint) for joint in document.all("joint")}
         for edge in description.joints:
             edge.joint = edge.joint and replace(edge.joint, mimic=None)
         self.model: Model = assemble(
@@ -79,6 +89,10 @@ class Links:
             v_indices[at.v_slice] = range(v, v + joint.nv)
             q, v = q + joint.nq, v + joint.nv
         return q_indices, v_indices
+
+    def joint_of(self, link: str) -> JointDescription | None:
+        """Return the joint that a link hangs on, or None for the root."""
+        return self._edges.get(link)
 
     def require(self, link: str, function: str) -> None:
         """Raise if there is no such link."""
@@ -152,3 +166,12 @@ class Links:
             i = (i[0], 0.5 * (i[1] + i[3]), 0.5 * (i[2] + i[6]), i[4], 0.5 * (i[5] + i[7]), i[8])
         xx, xy, xz, yy, yz, zz = i
         return mass_moments.from_inertia(mass, vector.vector3(com), (xx, xy, xz, yy, yz, zz))
+
+
+def _stated_limits(joint: Element) -> dict[str, float]:
+    """Return the limits of a joint as the file states them; 0 where it leaves out a bound, as URDF has it."""
+    limit = joint.one("limit")
+    if limit is None:
+        return {"effort": math.inf, "lower": -math.inf, "upper": math.inf, "velocity": math.inf}
+    defaults = {"effort": math.inf, "lower": 0.0, "upper": 0.0, "velocity": math.inf}
+    return {name: limit.number(name, value, math.inf) for name, value in defaults.items()}

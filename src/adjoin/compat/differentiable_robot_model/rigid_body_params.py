@@ -21,6 +21,63 @@ _DIAGONAL_FIRST = ([0, 1, 2, 1, 2, 2], [0, 1, 2, 0, 0, 1])
 """Rows and columns of a triangle's entries as `l` has them."""
 
 
+class SymmMatNet(torch.nn.Module):
+    """Symmetric matrices from their entries: those of the diagonal, then those below it, row by row.
+
+    Args:
+        qdim: rows of a matrix.
+    """
+
+    def __init__(self, qdim: int):
+        super().__init__()
+        self._qdim = qdim
+
+    def forward(self, l: torch.Tensor) -> torch.Tensor:  # noqa: E741
+        """Return matrices, (batch, qdim, qdim), from (batch, qdim (qdim + 1) / 2)."""
+        lower = _triangle(l, self._qdim)
+        return lower + lower.tril(-1).transpose(-2, -1)
+
+
+class CholeskyNet(torch.nn.Module):
+    """Positive matrices L Lᵀ from the entries of L: those of the diagonal, to which a bias is added, then the others.
+
+    Args:
+        qdim: rows of a matrix.
+        bias: added to the diagonal of L.
+    """
+
+    def __init__(self, qdim: int, bias: float):
+        super().__init__()
+        self._qdim, self._bias = qdim, bias
+
+    def get_raw_l(self, raw_l_input: torch.Tensor) -> torch.Tensor:
+        """Return the entries of L without the bias."""
+        return raw_l_input
+
+    def get_l(self, raw_l_input: torch.Tensor) -> torch.Tensor:
+        """Return the entries of L."""
+        raw = self.get_raw_l(raw_l_input)
+        return torch.cat([raw[:, : self._qdim] + self._bias, raw[:, self._qdim :]], -1)
+
+    def get_L(self, l: torch.Tensor) -> torch.Tensor:  # noqa: E741
+        """Return L, (batch, qdim, qdim), from its entries."""
+        return _triangle(l, self._qdim)
+
+    def get_symm_pos_semi_def_matrix_and_l(self, raw_l_input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return L Lᵀ, (batch, qdim, qdim), and the entries of L."""
+        entries = self.get_l(raw_l_input)
+        lower = self.get_L(entries)
+        return lower @ lower.transpose(-2, -1), entries
+
+
+def _triangle(entries: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return lower triangular matrices from the entries of the diagonal, then those below it, row by row."""
+    matrix = torch.diag_embed(entries[:, :rows])
+    row, column = torch.tril_indices(rows, rows, -1)
+    matrix[:, row, column] = entries[:, rows:]
+    return matrix
+
+
 class _Unconstrained(ParameterModule):
     """Any value."""
 

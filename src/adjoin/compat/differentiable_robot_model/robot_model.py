@@ -80,18 +80,44 @@ class Motion:
 
 
 class Link(torch.nn.Module):
-    """A link: its parameters as modules, and what `update_kinematic_state` set."""
+    """A link and the joint that it hangs on: its parameters as modules, and what `update_kinematic_state` set.
 
-    pose: Pose
-    vel: Motion
+    Attributes:
+        name: of the link.
+        joint_id: its place among the links.
+        joint_idx: the place of its joint among the coordinates, or None if that is fixed.
+        joint_axis: (1, 3); zeros if the joint is fixed.
+        joint_limits: "effort", "lower", "upper" and "velocity" as the file states them, or None if the joint is fixed.
+        pose: in the world; before the first update, none at all.
+        vel: in its own frame; before the first update, 0.
+    """
 
     def __init__(self, links: Links, name: str, device: torch.device):
         super().__init__()
         self.name = name
+        edge = links.joint_of(name)
+        moving = edge is not None and edge.joint is not None
+        self.joint_id = links.names.index(name)
+        self.joint_idx: int | None = None
+        axis = edge.joint.axis if edge is not None and edge.joint is not None else (0.0, 0.0, 0.0)
+        self.joint_axis = torch.tensor([axis], dtype=torch.float32, device=device)
+        self.joint_limits = dict(links.limits[edge.name]) if edge is not None and moving else None
+        zero = torch.zeros(1, 3, device=device)
+        none = torch.tensor([[0.0, 0.0, 0.0, 1.0]], device=device)
+        self.pose = Pose(zero, none, torch.eye(3, device=device)[None])
+        self.vel = Motion(zero, zero)
         self.inertia = torch.nn.Module()
         for parameter, shape in _SHAPES.items():
             value = torch.tensor(links.values(name, parameter), dtype=torch.float32, device=device)
             self.holder(parameter).add_module(parameter, Fixed(value.reshape(shape)))
+
+    def get_joint_limits(self) -> dict[str, float] | None:
+        """Return the limits of its joint as the file states them, or None if that is fixed."""
+        return self.joint_limits
+
+    def get_joint_damping_const(self) -> torch.Tensor:
+        """Return the damping of its joint, (1,)."""
+        return self.joint_damping()  # type: ignore[operator]
 
     def holder(self, parameter: str) -> torch.nn.Module:
         """The module that has a parameter's module for an attribute."""
@@ -111,6 +137,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         floating_base: give the root link a free joint. Then q begins with its position and quaternion [x y z w], and
             velocities, accelerations and forces with six numbers [linear; angular] in the root link's frame.
         check: whether learned values are checked for NaN at each call.
+        unit_inertia: whether links without `<inertial>` have a mass of 1 kg and moments of 1 kg m², as in the original.
     """
 
     def __init__(
@@ -121,15 +148,23 @@ class DifferentiableRobotModel(torch.nn.Module):
         *,
         floating_base: bool = False,
         check: bool = True,
+        unit_inertia: bool = False,
     ):
         super().__init__()
         self.name = name
         self.check = check
         self._device = torch.device(device) if device is not None else torch.device("cpu")
-        self._links = Links(urdf_path, floating_base)
+        self._links = Links(urdf_path, floating_base, unit_inertia)
         self._n_dofs = self._links.model.nv
         self._name_to_idx_map = {link: index for index, link in enumerate(self._links.names)}
         self._bodies = torch.nn.ModuleList(Link(self._links, link, self._device) for link in self._links.names)
+        self._controlled_joints: list[int] = []
+        count = 6 if floating_base else 0
+        for index, link in enumerate(self._bodies):
+            assert isinstance(link, Link)
+            if link.joint_limits is not None:
+                link.joint_idx, count = count, count + 1
+                self._controlled_joints.append(index)
         self._learned: dict[Key, _LearnedParameter] = {}
         self._functions: dict[Any, Function] = {}
 
@@ -200,6 +235,18 @@ class DifferentiableRobotModel(torch.nn.Module):
         """Return the joint accelerations [B, n] under torques `f`, with gravity and damping or without."""
         return self._call(quantities.forward_dynamics, (bool(use_damping),), bool(include_gravity), q=q, qd=qd, f=f)
 
+    def compute_forward_dynamics_old(
+        self,
+        q: torch.Tensor,
+        qd: torch.Tensor,
+        f: torch.Tensor,
+        include_gravity: bool | None = True,
+        use_damping: bool | None = True,
+    ) -> torch.Tensor:
+        """Return the joint accelerations [B, n] by solving with the inertia matrix; damping is in by default."""
+        bias = self.compute_non_linear_effects(q, qd, include_gravity, use_damping)
+        return torch.linalg.solve(self.compute_lagrangian_inertia_matrix(q), f - bias)
+
     # Learning
 
     def make_link_param_learnable(self, link_name: str, parameter_name: str, parametrization: torch.nn.Module) -> None:
@@ -239,12 +286,12 @@ class DifferentiableRobotModel(torch.nn.Module):
     # Description
 
     def get_joint_limits(self) -> list[dict[str, float]]:
-        """Limits of the joints: "effort", "lower", "upper" and "velocity", infinite where there are none."""
+        """Limits of the joints as the file states them: "effort", "lower", "upper" and "velocity"."""
         limits = []
         for index in self._links.joints:
             joint = self._links.model.joints[index]
-            values = (joint.effort_limit, joint.lower, joint.upper, joint.velocity_limit)
-            limits += [dict(zip(("effort", "lower", "upper", "velocity"), values, strict=True))] * joint.nv
+            none = {"effort": math.inf, "lower": -math.inf, "upper": math.inf, "velocity": math.inf}
+            limits += [dict(self._links.limits.get(joint.name, none)) for _ in range(joint.nv)]
         return limits
 
     def get_link_names(self) -> list[str]:
@@ -388,6 +435,20 @@ class _LearnedParameter:
             raise InputError(f"{prefix} {value.tolist()}; every number must be finite")
 
 
+def __getattr__(name: str) -> Any:
+    if name == "robot_description_folder":
+        return str(_data_folder("robot_description_folder"))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _data_folder(what: str) -> Path:
+    """Return the folder of the robots that come with differentiable-robot-model."""
+    data = importlib.util.find_spec("diff_robot_data")
+    if data is None or not data.submodule_search_locations:
+        raise InputError(f"{what} comes with differentiable-robot-model: pip install differentiable-robot-model")
+    return Path(data.submodule_search_locations[0])
+
+
 class _Bundled(DifferentiableRobotModel):
     """A robot in the data of differentiable-robot-model."""
 
@@ -395,12 +456,7 @@ class _Bundled(DifferentiableRobotModel):
     robot: ClassVar[str]
 
     def __init__(self, device: torch.device | str | None = None):
-        data = importlib.util.find_spec("diff_robot_data")
-        if data is None or not data.submodule_search_locations:
-            raise InputError(
-                f"{self.file} comes with differentiable-robot-model: pip install differentiable-robot-model"
-            )
-        super().__init__(Path(data.submodule_search_locations[0]) / self.file, self.robot, device)
+        super().__init__(_data_folder(self.file) / self.file, self.robot, device)
 
 
 class DifferentiableKUKAiiwa(_Bundled):
