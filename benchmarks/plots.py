@@ -32,6 +32,12 @@ TITLES = {
 }
 MADE = "Made from `benchmarks/results` when the site is built."
 HEADS = {
+    "rl": f"""\
+# Measured: reinforcement learning
+
+{MADE} Tasks and learners are in [Reinforcement learning](../reinforcement_learning.md). Simulation steps count each
+step of the simulator, four of them an action; a rate includes policy, rewards and resets.
+""",
     "compiler": f"""\
 # Measured: the compiler
 

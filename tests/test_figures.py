@@ -6,6 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
+import papers  # noqa: E402
 import performance  # noqa: E402
 import plots  # noqa: E402
 
@@ -13,6 +14,10 @@ import plots  # noqa: E402
 def test_the_page_is_what_the_generator_makes_of_the_results():
     assert performance.PAGE.read_text() == performance.page(), "run python benchmarks/performance.py"
     assert performance.PAGE.stat().st_size < 10_000
+
+
+def test_the_page_of_the_papers_is_what_the_generator_makes_of_the_results():
+    assert papers.PAGE.read_text() == papers.page(), "run python benchmarks/papers.py"
 
 
 def test_every_result_has_its_full_page_and_every_table_its_picture(tmp_path):

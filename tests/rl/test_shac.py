@@ -119,6 +119,19 @@ def test_the_horizon_can_grow():
     assert horizons == [4, 7, 10, 14, 17, 20, 20, 20, 20, 20]
 
 
+def test_more_environments_than_memory_says_how_many_fit(monkeypatch):
+    iterate = SHAC.iterate
+
+    def hungry(self):
+        if self.options.environments > 1000:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return iterate(self)
+
+    monkeypatch.setattr(SHAC, "iterate", hungry)
+    with pytest.raises(InputError, match=r"5,000 environments of task 'arm' .* about [\d,]+ do: pass environments="):
+        train(Arm(), environments=5000, horizon=4, critic_passes=1, iterations=2, progress=False)
+
+
 def test_wrong_options_are_named():
     with pytest.raises(InputError, match=r"shac: no option 'horizont'; options: .*horizon"):
         train(Arm(), horizont=3)

@@ -75,3 +75,7 @@ def test_terrain_is_what_the_scan_sees():
     place = task.spacing * (torch.tensor([50.0, 40.0]) - 0.5 * 95)
     seen = task._ground(state, place.expand(4, 1, 2))[:, 0]
     assert torch.allclose(seen, heights[:, node[0], node[1]], atol=1e-4)
+
+
+def test_the_example_learns(run_example):
+    assert "10 iterations: return" in run_example("24_learn_to_swing_up.py")

@@ -1,9 +1,10 @@
 """Training: one function, for a script, for the command line and for several processes under `torchrun`."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,38 @@ def train(
     place = distributed.device_of(device)
     with distributed.joined(place):
         environment = Environment(make_task(task, **(task_options or {})), device=place, dtype=dtype)
-        learner = kind(environment, kind.Options(**options), distributed.rank())
-        return _train(learner, Path(folder) if folder else None, resume, checkpoint_every, tensorboard, progress, until)
+        chosen = kind.Options(**options)
+        where = Path(folder) if folder else None
+        try:
+            learner = kind(environment, chosen, distributed.rank())
+            return _train(learner, where, resume, checkpoint_every, tensorboard, progress, until)
+        except (RuntimeError, MemoryError) as error:
+            if "memory" not in str(error):
+                raise
+            fits = _environments_that_fit(environment, kind, chosen)
+            raise InputError(
+                f"{chosen.environments:,} environments of task {environment.task.name!r} do not fit into the memory of "
+                f"{place}; about {fits:,} do: pass environments={fits}"
+            ) from None
+
+
+def _environments_that_fit(environment: Environment, kind: type[Learner], options: Any, probe: int = 64) -> int:
+    """Estimate how many environments fit into memory: from the state and the activations of a few of them."""
+    learner = kind(environment, replace(options, environments=probe))
+    stored = [0]
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        stored[0] += x.numel() * x.element_size()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(counted, lambda x: x):
+        learner.iterate()
+    each = max(1.0, stored[0] / probe)
+    if environment.device.type == "cuda":
+        free = torch.cuda.mem_get_info(environment.device)[0]
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, int(0.8 * free / each))
 
 
 def _train(
