@@ -118,7 +118,8 @@ class Environment:
         if not model.nu:
             raise InputError(f"task {task.name!r}: the model {model.name!r} has no actuators; see Model.with_motors")
         ranges = [actuator.control_range for actuator in model.actuators]
-        offset = _per_actuator(task, "action_offset", [0.5 * (low + high) for low, high in ranges])
+        middles = [0.5 * (low + high) if math.isfinite(high - low) else 0.0 for low, high in ranges]
+        offset = _per_actuator(task, "action_offset", middles)
         scale = _per_actuator(task, "action_scale", [0.5 * (high - low) for low, high in ranges])
         self._offset, self._scale = (torch.tensor(x, dtype=dtype, device=self.device) for x in (offset, scale))
         with torch.no_grad():
