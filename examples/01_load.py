@@ -1,6 +1,6 @@
 """Load a robot, look at it, move it about its configuration space, change it, save it.
 
-One learns: a file becomes an immutable model that prints as a table; mistakes are refused with line and reason; free
+One learns: a file becomes an immutable model that prints as a table; mistakes are named with line and reason; free
 bases live on a manifold; robots can be changed and put together. `adjoin view` shows them in a browser.
 """
 
@@ -58,9 +58,9 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     arm = adjoin.load(ARM)
     print(arm, "\n")
 
-    # A mistake in the file is an error that says where and what.
+    # Files are taken as they come, with a warning; strict=True makes a mistake an error that says where and what.
     try:
-        adjoin.load(ARM.replace('upper="1.5"', 'upper="-2"'))
+        adjoin.load(ARM.replace('upper="1.5"', 'upper="-2"'), strict=True)
     except adjoin.errors.ModelError as error:
         print(f"refused: {error}\n")
 

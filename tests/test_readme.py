@@ -13,7 +13,7 @@ from adjoin.simulation.step import STEP_VALUES
 ROOT = Path(__file__).parent.parent
 
 
-GUIDES = ("compiler", "dynamics", "simulation", "continuum", "learning", "control", "reinforcement_learning")
+GUIDES = ("models", "compiler", "dynamics", "simulation", "continuum", "learning", "control", "reinforcement_learning")
 CONCEPTS = ("index", "quick_start", "tracing", "conventions", "contact", "adjoints", "contributing")
 PAGES = ["README.md", *[f"docs/{name}.md" for name in (*GUIDES, *CONCEPTS)]]
 

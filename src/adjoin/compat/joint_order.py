@@ -81,7 +81,7 @@ def to_pinocchio(
     for joint in model.joints:
         if joint.name in places and joint.name in positions:
             positions[joint.name] = _pinocchio_coordinates(joint.type, positions[joint.name], places[joint.name][0])
-    neutral = torch.as_tensor(needed("pinocchio", "dev", "the order of Pinocchio").neutral(other), dtype=q.dtype)
+    neutral = torch.as_tensor(needed("pinocchio", "pinocchio", "the order of Pinocchio").neutral(other), dtype=q.dtype)
     start = neutral.to(q.device).expand(*q.shape[:-1], -1)
     found = _scattered(start, {n: places[n][0] for n in positions if n in places}, positions)
     if rates is None:
