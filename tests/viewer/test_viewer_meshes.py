@@ -158,3 +158,27 @@ def test_meshes_elsewhere_are_read_where_it_is_allowed(painted, tmp_path_factory
     (file.parent / "part.stl").rename(elsewhere / "part.stl")
     (part,) = read_visuals(model, file, packages={"parts": elsewhere})["hand"]
     assert volume(part.mesh) == pytest.approx(1.0 / 6.0)
+
+
+def test_an_mjcf_is_drawn_as_mujoco_shows_it(tmp_path):
+    pytest.importorskip("mujoco")
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\n"
+    (tmp_path / "part.obj").write_text(f"{corners}f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    file = tmp_path / "robot.xml"
+    file.write_text(
+        """<mujoco><asset><texture name="t" type="2d" builtin="flat" width="2" height="2"/>
+        <material name="orange" rgba="1 0.5 0 1" texture="t"/><mesh file="part.obj"/></asset>
+        <worldbody><geom type="plane" size="1 1 1"/>
+          <body name="arm" pos="0 0 1"><joint name="j" pos="0 0 0.5"/>
+            <geom type="mesh" mesh="part" material="orange" contype="0" conaffinity="0" group="2"/>
+            <geom name="hull" size="0.3" group="3"/><geom size="0.1" rgba="0 0 1 1" pos="0 0 0.2"/>
+            <geom size="0.1" rgba="0 0 1 0"/></body></worldbody></mujoco>"""
+    )
+    model = adjoin.load(file)
+    (name, (part, ball)), *others = read_visuals(model, file).items()
+    assert (name, others, part.color, ball.color) == ("arm", [], (255, 128, 0), (0, 0, 255))
+    corners = np.unique((part.mesh.vertices @ np.array(part.rotation).T + part.position).round(6), axis=0)
+    # The body's frame is at its joint's anchor, half a meter above the link's.
+    np.testing.assert_allclose(corners, [(0, 0, -0.5), (0, 0, 0.5), (0, 1, -0.5), (1, 0, -0.5)], atol=1e-6)
+    assert ball.position == pytest.approx((0, 0, -0.3))
+    assert len(parts_of(model, read_visuals(model, file))) == 2

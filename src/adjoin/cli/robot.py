@@ -104,11 +104,11 @@ def load(name: str, **load_options: Any) -> "Model":
 
 
 def visuals(model: "Model", arguments: argparse.Namespace) -> Any:
-    """Return the visual shapes that a viewer may draw: those of a URDF."""
+    """Return the visual shapes that a viewer may draw: those of a URDF or MJCF."""
     from adjoin.viewer import read_visuals
 
     path, load_options = Path(arguments.robot), options(arguments)
-    if path.suffix != ".urdf" or not path.is_file():
+    if path.suffix not in (".urdf", ".xml", ".mjcf") or not path.is_file():
         return None
     return read_visuals(model, path, packages=load_options.get("packages"), allow=load_options.get("allow", ()))
 

@@ -8,7 +8,7 @@ Differences that a reader of both should know:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,18 +171,8 @@ class _Reader:
         name = self.mujoco.mj_id2name(self.m, int(getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}")), index)
         return name or ""
 
-    def _names(self, kind: str, count: int, fallback: Any) -> list[str]:
-        names = [self._name(kind, index) for index in range(count)]
-        used = {name for name in names if name}
-        out = []
-        for index, name in enumerate(names):
-            if not name:
-                name = fallback(index)
-                while name in used:
-                    name += "'"
-                used.add(name)
-            out.append(name)
-        return out
+    def _names(self, kind: str, count: int, fallback: Callable[[int], str]) -> list[str]:
+        return unique_names(self.mujoco, self.m, kind, count, fallback)
 
     def _joint(self, j: int, kind: JointType) -> Joint:
         m = self.m
@@ -388,6 +378,22 @@ class _Reader:
                     )
                 )
         return pairs
+
+
+def unique_names(mujoco: Any, m: Any, kind: str, count: int, fallback: Callable[[int], str]) -> list[str]:
+    """Return the names of things of a compiled MJCF; those without one get what `fallback` says, made unique."""
+    code = int(getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"))
+    names = [mujoco.mj_id2name(m, code, index) or "" for index in range(count)]
+    used = {name for name in names if name}
+    found = []
+    for index, name in enumerate(names):
+        if not name:
+            name = fallback(index)
+            while name in used:
+                name += "'"
+            used.add(name)
+        found.append(name)
+    return found
 
 
 def _back(joint: Joint, reference: float) -> Transform:

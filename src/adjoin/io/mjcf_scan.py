@@ -81,6 +81,7 @@ class _Scan:
     folders: dict[str, str] = field(default_factory=dict)
     strip: bool = False
     top: str = ""
+    colors: bool = False
 
     def beside(self, element: Element) -> list[Path]:
         """Return the folder of the file that an element is in, if it was included from another."""
@@ -95,17 +96,18 @@ class _Scan:
         return os.path.join(os.path.dirname(self.top), os.path.relpath(path, os.path.realpath(folder)))
 
 
-def scan(root: Element, files: Files) -> Scanned:
+def scan(root: Element, files: Files, *, colors: bool = False) -> Scanned:
     """Prepare a parsed MJCF document.
 
     Args:
         root: its `<mujoco>` element.
         files: what it may reach.
+        colors: whether materials are kept, without their textures.
 
     Raises:
         ModelError: files that are missing or refused, include cycles, sizes beyond reason.
     """
-    state = _Scan(files, top=root.where.file)
+    state = _Scan(files, top=root.where.file, colors=colors)
     _expand(root, state, [])
     for compiler in root.all("compiler"):
         for key in ("meshdir", "texturedir", "assetdir"):
@@ -152,8 +154,13 @@ def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
 
 
 def _clean(element: Element, state: _Scan, copies: int) -> None:
-    element.children = [child for child in element.children if child.tag not in _LOOKS]
-    element.attributes.pop("material", None)
+    looks = _LOOKS - {"material"} if state.colors else _LOOKS
+    element.children = [child for child in element.children if child.tag not in looks]
+    if not state.colors:
+        element.attributes.pop("material", None)
+    elif element.tag == "material":
+        element.attributes.pop("texture", None)
+        element.children = []
     for attribute in _COUNTED.get(element.tag, "").split():
         if attribute in element.attributes:
             copies *= _product(element, attribute)

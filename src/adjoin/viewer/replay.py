@@ -52,7 +52,7 @@ def record(
         center_of_mass: whether to draw the center of mass.
         spacing: between environments, m.
         terrain: heights in the place of the ground.
-        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it; or what `read_visuals`
+        source: the robot's URDF or MJCF file, whose visual shapes and meshes are drawn; or what `read_visuals`
             gave, if they lie elsewhere.
         rate: frames a second that are kept at most; the file's size grows with it.
 

@@ -28,7 +28,7 @@ class Viewer:
         host: address to listen on; other machines reach the page only if it is not a local one.
         spacing: between environments, m.
         terrain: heights in the place of the ground.
-        source: the robot's URDF file, whose visual meshes are drawn where they lie next to it; or what `read_visuals`
+        source: the robot's URDF or MJCF file, whose visual shapes and meshes are drawn; or what `read_visuals`
             gave, if they lie elsewhere.
         title: of the panel; by default the robot's name.
 

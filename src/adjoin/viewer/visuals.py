@@ -1,11 +1,10 @@
-"""Visual meshes of a URDF, where they lie next to it; a model itself keeps collision shapes only."""
+"""Visual shapes and meshes of a robot's file; a model itself keeps collision shapes only."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adjoin.errors import AdjoinWarning, ModelError, Subject
+from adjoin.errors import AdjoinWarning, Findings, ModelError, Subject, warn_caller
 from adjoin.io import xml
 from adjoin.io.load import open_source
 from adjoin.io.mesh import Color, read_mesh
@@ -20,12 +19,13 @@ from adjoin.spatial.rotation import from_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 from adjoin.viewer import mesh
 from adjoin.viewer.mesh import Mesh
+from adjoin.viewer.mjcf_visuals import mjcf_visuals
 from adjoin.viewer.parts import LIGHT, Solid
 
 Visuals = Mapping[str, list[Solid]]
 """What is drawn for links in the place of their shapes, by name."""
 Source = str | os.PathLike[str] | Visuals
-"""A robot's URDF file, or what was read from it."""
+"""A robot's URDF or MJCF file, or what was read from it."""
 Surfaces = list[tuple[Mesh, Vec3, Color | None]]
 """Meshes with their scale and color."""
 ONE = (1.0, 1.0, 1.0)
@@ -45,23 +45,24 @@ def read_visuals(
     packages: Mapping[str, str | os.PathLike[str]] | None = None,
     allow: Sequence[str | os.PathLike[str]] = (),
 ) -> dict[str, list[Solid]]:
-    """Return what a URDF has under `<visual>`, by link.
+    """Return what a URDF has under `<visual>`, or what MuJoCo would show of an MJCF, by link.
 
     A link whose visual shapes cannot all be read is left out, with a warning, and so is drawn as its collision shapes.
 
     Args:
         model: the robot that was loaded from the file; links it does not have are passed over.
-        source: the file. Meshes are in STL, OBJ or Collada, and read from its folder or package only.
+        source: the file. Meshes are in STL, OBJ, Collada or glTF, and read from its collection, see `adjoin.load`.
         packages: folders of package:// addresses, by package name.
         allow: folders beyond the robot's own that files may be read from.
     """
     data, name, folder, encoding = open_source(source, None)
-    root = xml.parse(data, name, encoding=encoding)
-    if root.tag != "robot":
-        return {}
-    colors = {one.name(): _color(one) for one in root.all("material") if one.one("color") is not None}
+    root = xml.parse(data, name, encoding=encoding, findings=Findings(strict=False))
     folders = {key: Path(value) for key, value in (packages or {}).items()}
-    reader = _Reader(Files(folder, folders, [Path(one) for one in allow]), colors)
+    files = Files(folder, folders, [Path(one) for one in allow], strict=False)
+    if root.tag != "robot":
+        return mjcf_visuals(model, root, files) if root.tag == "mujoco" else {}
+    colors = {one.name(): _color(one) for one in root.all("material") if one.one("color") is not None}
+    reader = _Reader(files, colors)
     frames = {frame.name: frame for frame in model.frames}
     parts: dict[str, list[Solid]] = {}
     errors: list[ModelError] = []
@@ -73,7 +74,7 @@ def read_visuals(
             except ModelError as error:
                 errors.append(error)
     if errors:
-        warnings.warn(AdjoinWarning("links are drawn as their collision shapes", errors), stacklevel=2)
+        warn_caller(AdjoinWarning("links are drawn as their collision shapes", errors))
     return parts
 
 
