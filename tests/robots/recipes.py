@@ -287,6 +287,8 @@ BENT = {".*_hip_pitch_joint": -0.1, ".*_knee_joint": 0.3, ".*_ankle_pitch_joint"
 HOMES: dict[str, dict[str, float]] = {
     **ARMS,
     "ant": {"ankle_[14]": 1.0, "ankle_[23]": -1.0},
+    "hopper": {"rootz": 1.21},
+    "half_cheetah": {"rootz": -0.0764},
     "h1": {".*_hip_pitch": -0.4, ".*_knee": 0.8, ".*_ankle": -0.4},
 }
 """Where joints are at home, by patterns of names, for robots whose recipe does not say; the others are neutral."""

@@ -45,14 +45,14 @@ def run_info(arguments: argparse.Namespace) -> int:
     names = ("name", "nq", "nv", "nu", "mass", "gravity", "bodies", "frames", "actuators", "keyframes")
     data = {name: getattr(model, name) for name in names}
     data["geometries"] = [{**vars(shape), "vertices": len(shape.vertices)} for shape in model.geometries]
-    shapes = [(s.name, s.kind, s.link, _listed(s.size), s.friction[0]) for s in model.geometries]
+    shapes = [(s.name, s.kind, s.link, _listed(s.size), _listed(s.friction)) for s in model.geometries]
     drives = [
-        (a.name, a.joint, a.gain, _listed(a.bias), _listed(a.control_range), _listed(a.force_range))
+        (a.name, a.joint, _listed(a.gear), a.gain, _listed(a.bias), _listed(a.control_range), _listed(a.force_range))
         for a in model.actuators
     ]
     sections = (
-        ("Shapes", ("name", "kind", "link", "size (m)", "friction"), shapes),
-        ("Actuators", ("name", "joint", "gain", "bias", "control", "force"), drives),
+        ("Shapes", ("name", "kind", "link", "size (m)", "friction: slide, torsion, roll"), shapes),
+        ("Actuators", ("name", "joint", "gear", "gain", "bias", "control range", "force range"), drives),
         ("Keyframes", ("name", "q"), [(key.name, _listed(key.q)) for key in model.keyframes]),
     )
     tables = [f"\n{title}\n{table(head, rows)}" for title, head, rows in sections if rows]

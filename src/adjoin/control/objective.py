@@ -148,6 +148,15 @@ class Objective:
         self._terminals: BoundedCache[Function] = BoundedCache(16)
         self._residual_count: int | None = None
 
+    def __repr__(self) -> str:
+        terms = {"cost": self.cost, "terminal": self.terminal, "loss": self.loss, "residuals": self.residual}
+        given = ", ".join(name for name, function in terms.items() if function is not None)
+        kinds = ", ".join(type(kind).__name__ for kind in self.variables)
+        return (
+            f"Objective({self.sim.model.name!r}, {self.steps} steps, {self.scenario_count} scenarios: {given}; "
+            f"{self.size} decision variables: {kinds})"
+        )
+
     # Decision variables
 
     def split(self, values: torch.Tensor) -> list[torch.Tensor]:

@@ -88,7 +88,7 @@ class Geometry:
         position: in the body's frame, m.
         rotation: x_body = rotation x_shape + position.
         vertices: of a hull, in the shape's frame, m.
-        friction: coefficients: sliding, torsional (m), rolling (m).
+        friction: coefficients (slide, torsion, roll): of sliding, of turning about the normal (m), of rolling (m).
         contype: bits of what it is; two shapes touch when one's `contype` meets the other's `conaffinity`.
         conaffinity: bits of what it collides with.
         condim: dimension of the contact force: 1 frictionless, 3 sliding, 4 torsional, 6 rolling friction.

@@ -6,7 +6,9 @@ itself (Qiao et al., ICML 2021, section 5). With `every=k` only every k-th carry
 steps forward again before it walks them back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +35,11 @@ Shapes = Mapping[str, Any]
 Step = Callable[[Values, Values, Values], tuple[Values, Values]]
 
 STEPS = "steps"
+
+FIRST_LAUNCH = 4_096
+"""Steps times environments of a rollout's first launch on a CPU; those of small rollouts are fewer."""
+MAX_LAUNCH_TIME = 0.2
+"""Seconds that a launch on a CPU should take at most, so that Ctrl-C is answered."""
 
 
 class Rollout:
@@ -78,6 +85,11 @@ class Rollout:
             self.kernel = Kernel(self._forward())
         self._backward_kernels: BoundedCache[Kernel] = BoundedCache(64)
         self._arguments = (name, step, carry, streams, constants, alive)
+
+    def __repr__(self) -> str:
+        parts = {"carry": self.carry, "streams": self.streams, "constants": self.constants}
+        said = [f"{part}: {', '.join(f'{x.name} {x.shape}' for x in specs) or 'none'}" for part, specs in parts.items()]
+        return f"Rollout({self.name!r}; {'; '.join(said)}; outputs: {', '.join(self.outputs) or 'none'})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments  # a copy is traced again: its kernels come from the cache on disk
@@ -274,7 +286,9 @@ class _Rolled(torch.autograd.Function):
         for state, tensor in zip(states, first, strict=True):
             state[0] = tensor
         outputs = [first[0].new_empty(shape) for shape in kernel.output_shapes((steps,), batch)[len(first) :]]
-        for start, end in Progress(pieces(steps, every, progress), progress):
+        whole = every == 1 and not progress and first[0].device.type == "cpu"
+        launches = _timed_pieces(steps, batch) if whole else Progress(pieces(steps, every, progress), progress)
+        for start, end in launches:
             after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
             inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
             into = [*after, *[output[start:end] for output in outputs]]
@@ -354,6 +368,18 @@ def pieces(steps: int, every: int, progress: bool) -> list[tuple[int, int]]:
     """The launches of a rollout: first step and end of each."""
     size = every if every > 1 else -(-steps // 100) if progress else steps
     return [(start, min(start + size, steps)) for start in range(0, steps, max(1, size))]
+
+
+def _timed_pieces(steps: int, batch: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Launches on a CPU that return often enough for an interrupt: short rollouts are one, long ones begin with a short
+    one, and those that follow take about `MAX_LAUNCH_TIME`."""
+    start, size = 0, max(1, FIRST_LAUNCH // max(1, math.prod(batch)))
+    while start < steps:
+        end, before = min(start + size, steps), time.perf_counter()
+        yield start, end
+        elapsed = time.perf_counter() - before
+        size = max(1, min(4 * size, int((end - start) * MAX_LAUNCH_TIME / max(elapsed, 1e-9))))
+        start = end
 
 
 def inline(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:

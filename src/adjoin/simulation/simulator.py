@@ -109,6 +109,31 @@ class Simulator:
         self.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in self.world.contact_pairs]
         self._kernels: BoundedCache[Any] = BoundedCache(256)
 
+    def __repr__(self) -> str:
+        world, model = self.world, self.model
+        pairs = ", ".join(f"{a} and {b}" for a, b in dict.fromkeys(self.contact_names[:4]))
+        more = ", ..." if len(self.contact_names) > 4 else ""
+        lines = [
+            f"Simulator({model.name!r}, dt={self.dt:g}): nq {model.nq}, nv {model.nv}, nu {model.nu}",
+            f"  solver: {world.contact!r}",
+            f"  integrator: {world.integrator!r}",
+            f"  contacts: {len(self.contact_names)} {'pairs' if world.listed else 'points'}"
+            + (f", {pairs}{more}" if pairs else ""),
+            f"  rows: {world.row_count} of {'other constraints' if world.listed else 'contacts and other constraints'}",
+            f"  kernels: {', '.join(self._kernel_names()) or 'none yet; the first call traces and compiles'}",
+        ]
+        return "\n".join(lines)
+
+    def _kernel_names(self) -> list[str]:
+        """The kernels so far, and whether they are compiled."""
+        names = {}
+        for key, value in self._kernels.items():
+            kernel = (value[0] if isinstance(value, tuple) else value).kernel
+            compiled = kernel.is_compiled
+            name = str(key[0] if isinstance(key, tuple) else key)
+            names[name] = names.get(name, False) or compiled
+        return [f"{name} ({'compiled' if compiled else 'traced'})" for name, compiled in names.items()]
+
     @property
     def model(self) -> Model:
         """Return the model, with the ground if it was added."""
@@ -200,6 +225,29 @@ class Simulator:
             for name, old in (state.start.items() if to.start else ())
         } or state.start
         return SimulatorState(chosen(to.q, state.q), chosen(to.v, state.v), memory, start)
+
+    def prebuild(
+        self, batch: int | Sequence[int] = (), dtype: torch.dtype | None = None, *, gradients: bool = True
+    ) -> None:
+        """Compile the kernels of `step` and of `rollout` with controls, into memory and the cache on disk.
+
+        Calls with other arguments, such as parameters or a controller, have kernels of their own, which this leaves to
+        the first call.
+
+        Args:
+            batch: A shape of the batch; single environments and batches have code of their own.
+            dtype: The dtype; by default torch's.
+            gradients: Whether to compile the gradients to states and controls too.
+        """
+        state = start_state(self.world, None, None, batch, dtype, None)
+        controls = state.q.new_zeros((1, *state.batch, self.model.nu))
+        with torch.set_grad_enabled(gradients):
+            if gradients:
+                q, v = state.q.clone().requires_grad_(), state.v.clone().requires_grad_()
+                state, controls = state.replace(q=q, v=v), controls.requires_grad_(self.model.nu > 0)
+            for after in (self.step(state, controls[0]), self.rollout(state, controls).last):
+                if gradients:
+                    (after.q.sum() + after.v.sum()).backward()
 
     # One step
 

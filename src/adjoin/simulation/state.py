@@ -15,7 +15,7 @@ FINE, NOT_FINITE, EXPLODED, OVERFLOW, UNPHYSICAL = 0, 1, 2, 3, 4
 T = TypeVar("T", bound="Tensors")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tensors:
     """Tensors of a batch of environments, that move, copy and index together.
 
@@ -42,6 +42,17 @@ class Tensors:
         negative friction. Such an environment stays as it was before, until it is reset.
         """
         return self.memory["status"].to(torch.int32)
+
+    def __repr__(self) -> str:
+        memory = ", ".join(f"{name} {tuple(x.shape)}" for name, x in self.memory.items())
+        outputs = ", ".join(getattr(self, "outputs", ()))
+        wrong = "not known" if "status" not in self.memory else "fine"
+        if "status" in self.memory and not torch._C._are_functorch_transforms_active() and self.status.any():
+            wrong = f"{int((self.status != FINE).sum())} not fine"
+        return (
+            f"{type(self).__name__}(q {tuple(self.q.shape)}, v {tuple(self.v.shape)}, memory: {memory or 'none'}"
+            f"{f', outputs: {outputs}' if outputs else ''}; {self.q.dtype}, {self.q.device}, status: {wrong})"
+        )
 
     def map(self: T, function: Callable[[torch.Tensor], torch.Tensor]) -> T:
         """Return the same structure with a function applied to every tensor."""
@@ -88,7 +99,7 @@ def map_structure(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatorState(Tensors):
     """The state of a batch of environments; indices and masks select among the batch."""
 
@@ -115,7 +126,7 @@ class SimulatorState(Tensors):
         return _joined("stack", SimulatorState, states, dim)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trajectory(Tensors):
     """States over time, which is the first dimension of everything; indices and masks select among the batch.
 

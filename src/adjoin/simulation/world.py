@@ -232,6 +232,11 @@ class World:
         """Return the pair of each contact, or, if they are a list, of each candidate."""
         return self.candidates.pairs if self.listed else [contact.pair for contact in self.contacts]
 
+    @property
+    def row_count(self) -> int:
+        """Return how many rows the constraints of a step have, without those of contacts that are a list."""
+        return sum(len(block.rows) for block in self._traced_constraints[1])
+
     def other_blocks(self, state: State) -> list[Block]:
         """Return all constraints of a state but its contacts."""
         limits = joint_limits(state) if self.limits else []

@@ -1,10 +1,11 @@
 """A cache in memory that is bounded, safe for threads, and computes each value once."""
 
 import itertools
-import threading
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
+
+from adjoin.compiler.runtime.fork import ForkSafeLock
 
 Value = TypeVar("Value")
 
@@ -19,8 +20,8 @@ class BoundedCache(Generic[Value]):
     def __init__(self, size: int):
         self.size = size
         self._entries: dict[Hashable, _Entry[Value]] = {}
-        self._pending: dict[Hashable, threading.RLock] = {}
-        self._lock = threading.Lock()
+        self._pending: dict[Hashable, ForkSafeLock] = {}
+        self._lock = ForkSafeLock()
         self._clock = itertools.count()
 
     def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
@@ -54,7 +55,7 @@ class BoundedCache(Generic[Value]):
 
     def _compute(self, key: Hashable, compute: Callable[[], Value]) -> "_Entry[Value]":
         with self._lock:
-            pending = self._pending.setdefault(key, threading.RLock())
+            pending = self._pending.setdefault(key, ForkSafeLock())
         with pending:
             try:
                 entry = self._entries.get(key)
@@ -84,7 +85,7 @@ class PerOwner(Generic[Value]):
         self.size = size
         self._caches: weakref.WeakKeyDictionary[Any, BoundedCache[Value]] = weakref.WeakKeyDictionary()
         self._by_identity: dict[int, BoundedCache[Value]] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def get(self, owner: Any, key: Hashable, compute: Callable[[], Value]) -> Value:
         """Return the value of an owner's key, computed unless it is here. The value must not hold the owner."""

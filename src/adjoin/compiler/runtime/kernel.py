@@ -1,7 +1,6 @@
 """A program with its derivatives and its executables, each made when first needed."""
 
 import math
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import Program, TensorSpec
 from adjoin.compiler.runtime.backend import Executable, backend_for
 from adjoin.compiler.runtime.bounded import BoundedCache
+from adjoin.compiler.runtime.fork import ForkSafeLock
 from adjoin.compiler.runtime.signature import signature
 from adjoin.errors import CompileError
 from adjoin.progress import announced
@@ -46,6 +46,12 @@ class Kernel:
         if original is not self:
             # Kernels that compute the same share their variants, and keep alive the one that is found by its key.
             self._original, self._variants = original, original._variants
+
+    @property
+    def is_compiled(self) -> bool:
+        """Return whether it, or a form of it that shares inputs, has run."""
+        forms = [value for _, value in self._variants.items() if isinstance(value, Kernel)]
+        return bool(self._executables) or any(form is not self and form.is_compiled for form in forms)
 
     def with_shared(self, shared: tuple[bool, ...]) -> "Kernel":
         """Return the kernel that reads these inputs once for the batch."""
@@ -202,7 +208,7 @@ class BoundKernel:
 
 
 _registry: "weakref.WeakValueDictionary[str, Kernel]" = weakref.WeakValueDictionary()
-_registry_lock = threading.Lock()
+_registry_lock = ForkSafeLock()
 
 
 def find_kernel(key: str) -> Kernel:

@@ -4,7 +4,6 @@ import ctypes
 import os
 import struct
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from adjoin.compiler.runtime.backend import PreparedLaunch, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu import openmp
 from adjoin.compiler.runtime.cpu.frame import render
+from adjoin.compiler.runtime.fork import ForkSafeLock
 from adjoin.compiler.runtime.llvm import initialize, machine, parse
 
 HUGE_PAGE = 2 << 20  # bytes
@@ -101,7 +101,7 @@ class CpuKernel:
         self.bits = bits
         self.target = target or host()
         self.cache = cache or Cache()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._code: dict[bool, LoadedCode] = {}
 
     def code(self, scalar: bool) -> "LoadedCode":
