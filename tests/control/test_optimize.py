@@ -8,6 +8,7 @@ from problems import LIMIT, SIM, STEPS, TIGHT, bounded_optimum, cart, cart_squar
 from adjoin.control import LBFGS, SGD, Adam, GaussNewton, optimize
 from adjoin.control.objective import Objective
 from adjoin.control.optimizers.gauss_newton import _secants
+from adjoin.control.optimizers.gradient_descent import _clipped
 from adjoin.control.optimizers.sampling import CMAES, MPPI
 from adjoin.control.plot import plot_losses
 from adjoin.control.variables import Controls, ModuleParameters, Spline, Variables
@@ -334,3 +335,10 @@ def test_errors_say_what_would_be_right():
         optimize(cart(), Adam(), resume=optimize(cart(), SGD(), iterations=1).state)
     with pytest.raises(InputError, match="for 20 variables; got"):
         optimize(cart(variables=Spline(4)), resume=optimize(cart(variables=Controls()), iterations=1).state)
+
+
+def test_clipping_leaves_short_gradients_as_they_are():
+    gradients = torch.tensor([[3.0, 4.0], [0.03, 0.04], [0.0, 0.0]])
+    clipped = _clipped(gradients, 1.0)
+    torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.8], [0.03, 0.04], [0.0, 0.0]]))
+    assert _clipped(gradients, None) is gradients

@@ -184,3 +184,22 @@ def test_mppi_at_a_high_temperature_goes_to_the_mean_of_its_samples():
     begun = optimize(bowl([2.0, -1.0]), method, starts=2, iterations=0).variables
     torch.testing.assert_close(rows["z"], begun, rtol=0.0, atol=5.0 * 0.3 / 4096**0.5)
     assert (rows["best"] - begun).norm(dim=-1).gt(0.5).all()
+
+
+def test_mppi_keeps_its_own_mean_among_its_samples():
+    seen = []
+
+    class Bowl:
+        def project(self, z):
+            return z
+
+        def losses(self, z):
+            seen.append(z)
+            return z.square().sum(-1)
+
+    method, means = MPPI(sigma=5.0, samples=8), torch.tensor([[0.1, -0.2], [0.0, 0.3]])
+    after = method.advance(Bowl(), method.begin(Bowl(), means, 0))  # pyright: ignore[reportArgumentType]
+    assert torch.equal(seen[1][:, 0], means)
+    assert not torch.equal(seen[1][:, 1], means)
+    # So wide samples are all worse, and the best is where it began.
+    assert torch.equal(after["best"], means)
