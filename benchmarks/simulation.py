@@ -1,12 +1,13 @@
 """Contact simulation and its gradient: robots on their feet, time, memory and compile time beside peers.
 
-    python benchmarks/simulation.py [--sections cpu,paper,memory,gpu,compile] [--quick] [--json] [--out FILE]
+    python benchmarks/simulation.py [--sections cpu,calls,paper,memory,gpu,compile] [--quick] [--json] [--out FILE]
                                     [--mjx PYTHON]
 
 cpu      one core: a Laikago in float64, 4096 of them in float32, and whether time a step grows with their number
 paper    tables 1 to 3 and figures 3 and 8 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies
          (ICML 2021): one Laikago and ten, 50 to 5,000 steps, beside what they print, our interpreter under PyTorch's
          autograd, MuJoCo (forward only), and MJX where `--mjx` names a Python that has it
+calls    single calls of two links at batch 1: a step, a step and its gradient, a rollout besides its steps
 memory   peak memory of a gradient of 5,000 steps
 gpu      steps a second of the Go2 and the Ant
 compile  seconds from a model to the results of a step and its gradient, in a process that has compiled nothing
@@ -43,7 +44,7 @@ from adjoin.compiler.runtime.interpreter import interpret
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 
-SECTIONS = ("cpu", "paper", "memory", "gpu", "compile")
+SECTIONS = ("cpu", "calls", "paper", "memory", "gpu", "compile")
 BATCH = 4096
 BATCHES = tuple(1 << k for k in range(12, 19))
 DT = 1e-3
@@ -215,6 +216,29 @@ def flat(report: Report, adjoint: str, quick: bool) -> None:
         *shorter, longest = [x[i] for x in times.values()]
         title = f"f64, one robot, {case(adjoint, True)}, {name}, a step of {max(times)} over the best of fewer"
         report.add(title, longest / min(shorter), "", 1.2)
+
+
+def calls(report: Report, arguments: Namespace) -> None:
+    """What a call costs besides the arithmetic: of a model so small that this is nearly all."""
+    torch.set_num_threads(1)
+    model = adjoin.robots.load("two_link").with_motors()
+    sim, steps = adjoin.Simulator(model, dt=DT, pairs=[]), 101
+    state, control = sim.state(batch=1), torch.zeros(1, model.nu)
+    tracked, weights = control.clone().requires_grad_(), torch.ones(1, model.nv)
+    controls = torch.zeros(steps, 1, model.nu)
+    tasks = (
+        lambda: sim.step(state, control),
+        lambda: torch.autograd.grad(sim.step(state, tracked).v, tracked, weights),
+        lambda: sim.rollout(state, controls[:1]),
+        lambda: sim.rollout(state, controls),
+    )
+    rounds = 20 if arguments.quick else 200
+    step, both, one, many = (min(times) for times in in_turn(*tasks, rounds=rounds, least=0.002))
+    report.add("two links, batch 1, a step", step * 1e6, "us", 10.0)
+    report.add("two links, batch 1, a step and its gradient", both * 1e6, "us", 40.0)
+    besides = one - (many - one) / (steps - 1)
+    report.add("two links, batch 1, a rollout besides its steps", besides * 1e6, "us", 25.0)
+    torch.set_num_threads(THREADS)
 
 
 def mujoco_peer() -> Any:
@@ -561,7 +585,9 @@ def main() -> None:
     report = Report("simulation", arguments)
     beside = " --mjx PYTHON" if arguments.mjx else ""
     report.tables["command"] = f"python benchmarks/simulation.py --sections {','.join(arguments.sections)}{beside}"
-    sections = {"cpu": cpu, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times}
+    sections = {
+        "cpu": cpu, "calls": calls, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times
+    }  # fmt: skip
     for name in arguments.sections:
         report.section = name
         sections[name](report, arguments)

@@ -1,8 +1,10 @@
 """Calls whose signature was seen before: they are recognized, give the same bits, and change with every signature."""
 
 import ctypes
+import gc
 import struct
 import threading
+import weakref
 
 import pytest
 import torch
@@ -155,6 +157,21 @@ def test_many_threads_share_a_prepared_call():
     for thread in threads:
         thread.join()
     assert all(agreed)
+
+
+def test_prepared_calls_do_not_keep_their_kernel_alive():
+    double = at.function(x=2)(lambda x: x * 2.5)
+    x = torch.ones(3, 2, requires_grad=True)
+    for _ in range(2):
+        torch.autograd.grad(double(x).sum(), x)
+    assert double.kernel.prepared
+    gone = weakref.ref(double.kernel)
+    gc.disable()
+    try:
+        del double
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_record_reaches_the_driver_as_its_arguments():

@@ -13,7 +13,7 @@ import adjoin
 from adjoin.compiler.ir import program
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.control import Controls, Objective
-from adjoin.simulation import rollout
+from adjoin.simulation import rolled
 
 
 def test_a_simulator_says_what_it_is_and_what_it_has_compiled():
@@ -113,13 +113,13 @@ def test_a_fork_while_another_thread_compiles_does_not_hang():
 @pytest.mark.parametrize(("batch", "cost"), [((), 1e-3), ((2048,), 2e-2), ((16, 16), 3e-6)])
 def test_a_long_rollout_is_launched_in_pieces_that_an_interrupt_can_come_between(monkeypatch, batch, cost):
     now, taken = [0.0], []
-    monkeypatch.setattr(rollout.time, "perf_counter", lambda: now[0])
-    for start, end in rollout._timed_pieces(100_000, batch):
+    monkeypatch.setattr(rolled.time, "perf_counter", lambda: now[0])
+    for start, end in rolled._timed_pieces(100_000, batch):
         assert start == (taken[-1][1] if taken else 0)
         taken.append((start, end))
         now[0] += cost * (end - start)
     assert taken[-1][1] == 100_000
     lengths = [cost * (end - start) for start, end in taken[1:]]
-    assert max(lengths) <= rollout.MAX_LAUNCH_TIME + cost
-    assert len(taken) < 100_000 * cost / rollout.MAX_LAUNCH_TIME * 1.5 + 10  # and no more of them than that takes
-    assert [*rollout._timed_pieces(3, (64,))] == [(0, 3)]
+    assert max(lengths) <= rolled.MAX_LAUNCH_TIME + cost
+    assert len(taken) < 100_000 * cost / rolled.MAX_LAUNCH_TIME * 1.5 + 10  # and no more of them than that takes
+    assert [*rolled._timed_pieces(3, (64,))] == [(0, 3)]

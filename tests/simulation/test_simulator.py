@@ -393,7 +393,7 @@ def test_an_interrupt_without_a_progress_bar_is_an_interrupt(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adjoin.compiler.runtime.kernel.Kernel.run", interrupted)
+    monkeypatch.setattr("adjoin.simulation.rolled.RolledOut.call_prepared", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sim.rollout(state, zeros(3, 1))
 

@@ -28,6 +28,13 @@ Tensors = Mapping[str, torch.Tensor | PerEnvironment | PerStep]
 """Tensors that traced functions take by name."""
 
 
+def unmarked(value: Any) -> Any:
+    """Return the tensor that `PerEnvironment` and `PerStep` mark."""
+    while isinstance(value, (PerEnvironment, PerStep)):
+        value = value.value
+    return value
+
+
 class Argument(NamedTuple):
     """A tensor and how it is laid out.
 

@@ -6,14 +6,13 @@ itself (Qiao et al., ICML 2021, section 5). With `every=k` only every k-th carry
 steps forward again before it walks them back.
 """
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir.control_flow import scan
@@ -28,18 +27,14 @@ from adjoin.compiler.runtime.function import Table
 from adjoin.compiler.runtime.kernel import Kernel
 from adjoin.compiler.runtime.operator import arrange, call, check_tensor
 from adjoin.errors import InputError
-from adjoin.progress import Progress, announced
+from adjoin.progress import announced
+from adjoin.simulation.rolled import Prepared, RolledOut, kept_steps, remember
 
 Values = dict[str, Any]
 Shapes = Mapping[str, Any]
 Step = Callable[[Values, Values, Values], tuple[Values, Values]]
 
 STEPS = "steps"
-
-FIRST_LAUNCH = 4_096
-"""Steps times environments of a rollout's first launch on a CPU; those of small rollouts are fewer."""
-MAX_LAUNCH_TIME = 0.2
-"""Seconds that a launch on a CPU should take at most, so that Ctrl-C is answered."""
 
 
 class Rollout:
@@ -84,6 +79,7 @@ class Rollout:
             self.step, _ = trace(f"{name}_step", one, once)
             self.kernel = Kernel(self._forward())
         self._backward_kernels: BoundedCache[Kernel] = BoundedCache(64)
+        self.prepared: Prepared = ()
         self._arguments = (name, step, carry, streams, constants, alive)
 
     def __repr__(self) -> str:
@@ -93,6 +89,9 @@ class Rollout:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments  # a copy is traced again: its kernels come from the cache on disk
+
+    def _given_carry(self, given: Sequence[bool]) -> list[TensorSpec]:
+        return [slot for slot, is_given in zip(self.carry, given, strict=False) if is_given]
 
     def _parts(self) -> tuple[tuple[TensorSpec, ...], ...]:
         return self.carry, self.streams, self.constants
@@ -118,32 +117,57 @@ class Rollout:
             The carries, and the outputs of all steps, by name; time is their first dimension.
         """
         named = {**carry, **streams, **constants}
-        slots = [slot for part in self._parts() for slot in part]
-        tensors = [named[slot.name] for slot in slots]
-        self._check(slots, tensors)
+        tensors = [named[slot.name] for part in self._parts() for slot in part]
+        compiling = torch.compiler.is_compiling()
+        results = None if compiling or every > 1 or progress else self.call_prepared(tensors)
+        if results is None:
+            results = self._call(tensors, every, progress)
+        return self.by_name(results)
+
+    def by_name(self, results: Sequence[torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the carries and the outputs by name."""
+        states = dict(zip([slot.name for slot in self.carry], results, strict=False))
+        return states, dict(zip(self.outputs, results[len(states) :], strict=True))
+
+    def call_prepared(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
+        """Return the results if a call of the tensors' signature was made before; None otherwise.
+
+        Args:
+            tensors: the first carry, the streams and the constants, in the order that they were declared in.
+        """
+        if forward_ad._current_level < 0:
+            for matches, rolled in self.prepared:
+                if matches(*tensors):
+                    return rolled.call_prepared(tensors)
+        return None
+
+    def _call(self, tensors: Sequence[torch.Tensor], every: int, progress: bool) -> Sequence[torch.Tensor]:
+        given = tensors
+        self._check([slot for part in self._parts() for slot in part], tensors)
         _, batch, tensors = arrange(self.kernel, tensors)
         count = len(self.carry)
-        first = [t.expand((*batch, *slot.shape)) for t, slot in zip(tensors[:count], self.carry, strict=True)]
+        shapes = [(*batch, *slot.shape) for slot in self.carry]
+        first = [t if t.shape == shape else t.expand(shape) for t, shape in zip(tensors[:count], shapes, strict=True)]
         tensors = [*first, *tensors[count:]]
         if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
-            results = self._transformed(tensors, every)
-        else:
-            kernel, batch, tensors = arrange(self.kernel, tensors)
-            results = _Rolled.apply(self, kernel, batch, every, progress, *tensors)
-        states = dict(zip([slot.name for slot in self.carry], results, strict=False))
-        return states, dict(zip(self.outputs, results[count:], strict=True))
+            return self._transformed(tensors, every)
+        kernel, batch, tensors = arrange(self.kernel, tensors)
+        rolled = RolledOut(self, kernel, batch, every, progress, tensors)
+        if every == 1 and not progress and forward_ad._current_level < 0 and rolled.is_one_launch:
+            self.prepared = remember(self.prepared, rolled, given, tensors)
+        return rolled(tensors)
 
     def _transformed(self, tensors: Sequence[torch.Tensor], every: int) -> list[torch.Tensor]:
         """Run under transforms of torch, as one kernel like any other, whose gradient runs the steps again."""
         first, streams, _ = self.split(tensors)
         steps = streams[0].shape[0]
         results = call(self.kernel, tensors, (steps,))
-        after = results[: len(first)]
+        after, outputs = results[: len(first)], results[len(first) : len(first) + len(self.outputs)]
         last = [x[-1] for x in after]
         first = [torch.where(self._alive_like(x, last), x, x.detach()) for x in first] if self.guarded else first
         if every > 1:
             after = [x[kept_steps(steps, every)] for x in after]
-        return [*[torch.cat([x[None], rest]) for x, rest in zip(first, after, strict=True)], *results[len(first) :]]
+        return [*[torch.cat([x[None], rest]) for x, rest in zip(first, after, strict=True)], *outputs]
 
     def split(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Return the tensors of the carry, of the streams, and the constants."""
@@ -164,7 +188,7 @@ class Rollout:
                 raise InputError(f"{self.name}: '{slot.name}' has {len(tensor)} steps where others have {len(stream)}")
 
     def passed(self, gradient: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
-        """A gradient that does not go through any step, 0 where the last carry says so."""
+        """Return a gradient that does not go through any step, 0 where the last carry says so."""
         return torch.where(self._alive_like(gradient, last), gradient, 0.0) if self.guarded else gradient
 
     def _alive_like(self, tensor: torch.Tensor, last: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -176,6 +200,7 @@ class Rollout:
     # Programs
 
     def _forward(self) -> Program:
+        """The program of the forward launch: the carry after each step, the outputs of each, and the first carry."""
         count = len(self.carry)
 
         def traced(**values: Any) -> dict[str, Any]:
@@ -191,13 +216,15 @@ class Rollout:
             if self._alive is not None:
                 ends = shaped(last, self.carry)
                 guard(self._alive({slot.name: _scalar(end) for slot, end in zip(self.carry, ends, strict=True)}))
-            return outputs
+            return {**outputs, **{f"first_{slot.name}": values[slot.name] for slot in self.carry}}
 
         return trace(self.name, traced, [*self.carry, *self.streams, *self.constants])[0]
 
-    def backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Kernel:
-        """The kernel of the backward launch: see `_backward`, made when first asked for."""
-        key = (wanted, given, shared)
+    def backward(
+        self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...], whole: bool
+    ) -> Kernel:
+        """Return the kernel of the backward launch: see `_backward`, made when first asked for."""
+        key = (wanted, given, shared, whole)
 
         def compute() -> Kernel:
             with announced(f"differentiating {self.name}"), uncollected():
@@ -205,17 +232,21 @@ class Rollout:
 
         return self._backward_kernels.get(key, compute)
 
-    def _backward(self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...]) -> Program:
+    def _backward(
+        self, wanted: tuple[bool, ...], given: tuple[bool, ...], shared: tuple[bool, ...], whole: bool
+    ) -> Program:
         """The program of the backward launch.
 
         Its inputs are the carry before each step, the streams, the cotangents that are given for each step, the
-        constants, the last carry if it decides what is alive, and the cotangent of the last carry; its outputs the
-        cotangent of the first carry, and the gradients that are wanted.
+        constants, the last carry if it decides what is alive, and the cotangent of the last carry, or of the first
+        if the launch is for all steps; its outputs the cotangent of the first carry, and the gradients that are wanted.
 
         Args:
             wanted: for each stream and constant, whether its gradient is.
             given: for each carry and output, whether there is a cotangent for it after each step.
             shared: for each stream and constant, whether it is one for the batch.
+            whole: whether the launch is for all steps: it begins with adjoints of 0, and adds the cotangents of the
+                first carry where those of the carry are given.
         """
         count, behind = len(self.carry), len(self.carry) + len(self.streams)
         slots = [TensorSpec(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry]
@@ -226,7 +257,10 @@ class Rollout:
         alone = shared[len(self.streams) :]
         slots += [replace(slot, shared=one) for slot, one in zip(self.constants, alone, strict=True)]
         slots += [TensorSpec(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
-        slots += [TensorSpec(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
+        if whole:
+            slots += [TensorSpec(f"first_{slot.name}", slot.shape) for slot in self._given_carry(given)]
+        else:
+            slots += [TensorSpec(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
         pull, present = vjp(self.step, (True,) * count + wanted, (True,) * count + given[count:])
         asked = [i for i, is_wanted in enumerate(wanted, count) if is_wanted and not self.step.inputs[i].table]
 
@@ -257,129 +291,25 @@ class Rollout:
                 rows = shaped([passed(gradients[i]) for i in streams], [self.step.inputs[i] for i in streams])
                 return (gradients[:count], sums), dict(zip(streams, rows, strict=True))
 
-            start = [flat(values[f"adjoint_{slot.name}"]) for slot in self.carry]
+            start = [[0.0] * slot.size if whole else flat(values[f"adjoint_{slot.name}"]) for slot in self.carry]
             zeros = {i: [0.0] * self.step.inputs[i].size for i in asked if i >= behind}
             inputs = [values[slot.name] for slot in slots[:streamed]]
             (first, sums), gradients = scan(body, (start, zeros), inputs, reverse=True)
             ends = {**dict(enumerate(first)), **gradients, **sums}
             plain = [i for i in ends if not count <= i < behind]
-            arrays = shaped([passed(ends[i]) for i in plain], [self.step.inputs[i] for i in plain])
-            ends.update(zip(plain, arrays, strict=True))
+            ends.update({i: passed(ends[i]) for i in plain})
+            if whole:
+                for i, slot in enumerate(self.carry):
+                    if given[i]:
+                        seed = passed(flat(values[f"first_{slot.name}"]))
+                        ends[i] = [a + b for a, b in zip(ends[i], seed, strict=True)]
+            ends.update(zip(plain, shaped([ends[i] for i in plain], [self.step.inputs[i] for i in plain]), strict=True))
             return {str(i): ends[i] for i in sorted(ends)}
 
         program, _ = trace(f"{self.name}_back", traced, slots)
         summed = [i for i, one in enumerate(shared, count) if one]
         outputs = [replace(slot, shared=int(slot.name) in summed) for slot in program.outputs]
         return replace(program, outputs=tuple(outputs))
-
-
-class _Rolled(torch.autograd.Function):
-    """A rollout under autograd. The tensors are the first carry, the streams and the constants, arranged."""
-
-    @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, rollout: Rollout, kernel: Kernel, batch: tuple[int, ...], every: int, progress: bool, *tensors: Any
-    ) -> Any:
-        first, streams, constants = rollout.split(tensors)
-        steps = streams[0].shape[0]
-        states = [tensor.new_empty((-(-steps // every) + 1, *tensor.shape)) for tensor in first]
-        for state, tensor in zip(states, first, strict=True):
-            state[0] = tensor
-        outputs = [first[0].new_empty(shape) for shape in kernel.output_shapes((steps,), batch)[len(first) :]]
-        whole = every == 1 and not progress and first[0].device.type == "cpu"
-        launches = _timed_pieces(steps, batch) if whole else Progress(pieces(steps, every, progress), progress)
-        for start, end in launches:
-            after = [state[start + 1 : end + 1] if every == 1 else None for state in states]
-            inputs = [*[state[start // every] for state in states], *[s[start:end] for s in streams], *constants]
-            into = [*after, *[output[start:end] for output in outputs]]
-            results = kernel.run(inputs, (end - start,), batch, into)
-            if every > 1:
-                for state, result in zip(states, results, strict=False):
-                    state[start // every + 1] = result[-1]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors, *states)
-        ctx.save_for_forward(*tensors, *states)
-        ctx.call = rollout, kernel, batch, every, steps
-        return (*states, *outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        rollout, kernel, batch, every, steps = ctx.call
-        count, total = len(rollout.carry), len(rollout.step.inputs)
-        _, streams, constants = rollout.split(ctx.saved_tensors[:total])
-        states = ctx.saved_tensors[total:]
-        last = [state[-1] for state in states]
-        wanted = tuple(ctx.needs_input_grad[5 + count :])
-        of_states, of_outputs = cotangents[:count], cotangents[count:]
-        given = (*[every == 1 and g is not None for g in of_states], *[g is not None for g in of_outputs])
-        shared = tuple(slot.shared for slot in kernel.program.inputs[count:])
-        back = rollout.backward(wanted, given, shared)
-        adjoint = [state.new_zeros(state.shape[1:]) for state in states]
-        gradients: dict[int, list[torch.Tensor]] = {}
-        for start, end in reversed(pieces(steps, every, False)):
-            here = [state[start // every] for state in states]
-            inputs = [stream[start:end] for stream in streams]
-            before = [state[:-1] for state in states]
-            if every > 1:
-                before = [s[:-1] for s in _Rolled.apply(rollout, kernel, batch, 1, False, *here, *inputs, *constants)]
-                ends = [g if g is None else g[start // every + 1] for g in of_states]
-                adjoint = [a if g is None else a + g for a, g in zip(adjoint, ends, strict=True)]
-            grads = [g[1:] for g in of_states if g is not None] if every == 1 else []
-            grads += [g[start:end] for g in of_outputs if g is not None]
-            tensors = [*before[:count], *inputs, *grads, *constants, *(last if rollout.guarded else ()), *adjoint]
-            results = zip(back.program.outputs, call(back, tensors, (end - start,)), strict=True)
-            by_position = {int(slot.name): result for slot, result in results}
-            adjoint = [by_position[i] for i in range(count)]
-            for i in by_position.keys() - range(count):
-                gradients.setdefault(i, []).append(by_position[i])
-        first = [a if g is None else a + rollout.passed(g[0], last) for a, g in zip(adjoint, of_states, strict=True)]
-        rest: list[Any] = [None] * (total - count)
-        for i, parts in gradients.items():
-            streamed = i < count + len(streams)
-            rest[i - count] = torch.cat(parts[::-1]) if streamed else sum(parts)
-        return (None,) * 5 + (*first, *rest)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Any:
-        rollout, kernel, batch, every, steps = ctx.call
-        total = len(rollout.step.inputs)
-        tensors, states = ctx.saved_tensors[:total], ctx.saved_tensors[total:]
-        moving = tangents[5:]
-        pushed, positions = kernel.jvp(tuple(x is not None for x in moving))
-        inputs = [*tensors, *[x for x in moving if x is not None]]
-        pushed_results = pushed.run(inputs, (steps,), batch) if positions else []
-        along = dict(zip(positions, pushed_results, strict=True))
-        results: list[torch.Tensor] = []
-        for i, (state, first) in enumerate(zip(states, moving, strict=False)):
-            start = torch.zeros_like(state[0]) if first is None else first
-            rest = along[i][kept_steps(steps, every)] if i in along else torch.zeros_like(state[1:])
-            results.append(torch.cat([start[None], rest]))
-        shapes = kernel.output_shapes((steps,), batch)
-        places = range(len(states), len(shapes))
-        return (*results, *[along[i] if i in along else states[0].new_zeros(shapes[i]) for i in places])
-
-
-def kept_steps(steps: int, every: int) -> list[int]:
-    """Return which of the carries after each step are kept: every k-th, and the last."""
-    return [*range(every - 1, steps - 1, every), *([steps - 1] if steps else [])]
-
-
-def pieces(steps: int, every: int, progress: bool) -> list[tuple[int, int]]:
-    """The launches of a rollout: first step and end of each."""
-    size = every if every > 1 else -(-steps // 100) if progress else steps
-    return [(start, min(start + size, steps)) for start in range(0, steps, max(1, size))]
-
-
-def _timed_pieces(steps: int, batch: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Launches on a CPU that return often enough for an interrupt: short rollouts are one, long ones begin with a short
-    one, and those that follow take about `MAX_LAUNCH_TIME`."""
-    start, size = 0, max(1, FIRST_LAUNCH // max(1, math.prod(batch)))
-    while start < steps:
-        end, before = min(start + size, steps), time.perf_counter()
-        yield start, end
-        elapsed = time.perf_counter() - before
-        size = max(1, min(4 * size, int((end - start) * MAX_LAUNCH_TIME / max(elapsed, 1e-9))))
-        start = end
 
 
 def inline(program: Program, values: Sequence[Sequence[Any]]) -> list[list[Expr]]:

@@ -110,7 +110,7 @@ class SimulatorState(Tensors):
 
     def expand_start(self, shape: Sequence[int]) -> dict[str, torch.Tensor]:
         """Return where the environments began, expanded to a shape of the batch."""
-        return {name: x.expand(*shape, -1) for name, x in self.start.items()}
+        return {name: x if x.shape[:-1] == shape else x.expand(*shape, -1) for name, x in self.start.items()}
 
     def __getitem__(self, index: Any) -> "SimulatorState":
         return self._select(index if isinstance(index, tuple) else (index,))

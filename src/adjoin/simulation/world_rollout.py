@@ -11,7 +11,7 @@ from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import Argument, bind
 from adjoin.simulation.rollout import Rollout
-from adjoin.simulation.state import FINE, Trajectory, map_structure
+from adjoin.simulation.state import FINE, SimulatorState, Trajectory, map_structure
 from adjoin.simulation.step import STEP_VALUES
 from adjoin.simulation.world import Plant, Values, World
 
@@ -37,7 +37,10 @@ class WorldRollout:
         steps: How many there are.
         functions: The traced functions that the call was given.
         inputs: What the kernel takes besides the carry, by the names of its inputs; the caller adds to it.
+        traced: After a run, the rollout, and for each output the structure of what it returns.
     """
+
+    traced: tuple[Rollout, dict[str, Any]]
 
     def __init__(
         self,
@@ -109,17 +112,12 @@ class WorldRollout:
         wanted = {**self.outputs, **({name: name for name in ("fault", "constraint_modes")} if nudges else {})}
         shapes = tuple((name, x.shape, x.streamed) for name, x in inputs.items())
         key = (self.label, self.controller, tuple(wanted.items()), shapes)
-        rollout, structure = self.kernels.get(key, lambda: self._trace(wanted, inputs, tuple(nudges or ())))
+        self.traced = self.kernels.get(key, lambda: self._trace(wanted, inputs, tuple(nudges or ())))
+        rollout, structure = self.traced
         streams = {name: x.tensor for name, x in inputs.items() if x.streamed}
         constants = {name: x.tensor for name, x in inputs.items() if not x.streamed}
         states, arrays = rollout(self.carry, streams, constants, every, progress)
-        q, v = states.pop("q"), states.pop("v")
-        empty = v.new_empty((self.steps, *v.shape[1:-1]))
-
-        def result(place: str | tuple[int, ...]) -> torch.Tensor:
-            return arrays[place] if isinstance(place, str) else empty.new_empty((*empty.shape, *place))
-
-        return Trajectory(q, v, states, outputs=map_structure(lambda place: result(place.value), structure))
+        return trajectory(states, arrays, structure, self.steps)
 
     def _trace(
         self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument], nudged: Sequence[str]
@@ -167,6 +165,23 @@ class WorldRollout:
 def is_fine(carry: Values) -> Any:
     """Whether nothing has gone wrong by the end of a step."""
     return carry["status"] == float(FINE)
+
+
+def trajectory(
+    states: dict[str, torch.Tensor],
+    arrays: Mapping[str, torch.Tensor],
+    structure: dict[str, Any],
+    steps: int,
+    before: SimulatorState | None = None,
+) -> Trajectory:
+    """Return the results of a rollout as a trajectory, with the start of the state that it began with."""
+    q, v = states.pop("q"), states.pop("v")
+
+    def result(place: str | tuple[int, ...]) -> torch.Tensor:
+        return arrays[place] if isinstance(place, str) else v.new_empty((steps, *v.shape[1:-1], *place))
+
+    outputs = map_structure(lambda place: result(place.value), structure) if structure else {}
+    return Trajectory(q, v, states, {} if before is None else before.expand_start(q.shape[:-1]), outputs)
 
 
 class _Place:

@@ -40,6 +40,16 @@ class BoundedCache(Generic[Value]):
         entry.used = next(self._clock)
         return entry.value
 
+    def put(self, key: Hashable, value: Value) -> None:
+        """Keep a value under a key, in the place of the one that is there."""
+        self._store(key, _Entry(value, next(self._clock)))
+
+    def _store(self, key: Hashable, entry: "_Entry[Value]") -> None:
+        with self._lock:
+            self._entries[key] = entry
+            while len(self._entries) > self.size:
+                del self._entries[min(self._entries, key=lambda other: self._entries[other].used)]
+
     def __reduce__(self) -> tuple[type, tuple[int]]:
         return type(self), (self.size,)  # a copy computes its own values: kernels come from the cache on disk
 
@@ -61,10 +71,7 @@ class BoundedCache(Generic[Value]):
                 entry = self._entries.get(key)
                 if entry is None:
                     entry = _Entry(compute(), next(self._clock))
-                    with self._lock:
-                        self._entries[key] = entry
-                        while len(self._entries) > self.size:
-                            del self._entries[min(self._entries, key=lambda other: self._entries[other].used)]
+                    self._store(key, entry)
                 return entry
             finally:
                 with self._lock:

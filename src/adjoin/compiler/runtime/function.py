@@ -17,7 +17,7 @@ from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.backend import find_target, prebuild
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.kernel import BITS, Kernel
-from adjoin.compiler.runtime.operator import call_bound, call_first, check_tensor
+from adjoin.compiler.runtime.operator import call_first, call_prepared, check_tensor
 from adjoin.errors import InputError, TraceError
 from adjoin.progress import announced
 
@@ -73,10 +73,22 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors (*batch, *shape), in the declared order or by name."""
         if len(args) == self._arity and not kwargs and not torch.compiler.is_compiling():
-            for matches, bound in self.kernel.prepared:
-                if matches(*args) and forward_ad._current_level < 0:
-                    return self._build(call_bound(bound, args))
+            results = self.call_prepared(args)
+            if results is not None:
+                return results
         return self._call(args, kwargs)
+
+    def call_prepared(self, tensors: Sequence[Any]) -> Any:
+        """Run on one tensor for each input if a call of their signature was made before; None otherwise.
+
+        What was checked then holds now, so that a caller which finds the function by other means than the tensors need
+        not check them first. Not for functions with integers, nor while torch compiles.
+        """
+        if forward_ad._current_level < 0:
+            for matches, prepared in self.kernel.prepared:
+                if matches(*tensors):
+                    return self._build(call_prepared(self.kernel, prepared, tensors))
+        return None
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Check the tensors of a call whose signature is new, and run."""

@@ -3,7 +3,7 @@
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,6 +23,10 @@ PREPARED = 8  # signatures of calls of one kernel that are kept prepared
 PATIENCE = 32  # calls of other signatures after which one of them takes the place of the oldest
 
 
+Run = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+Pulls = dict[Any, tuple["Kernel", list[int], list[int]]]
+
+
 class Kernel:
     """A program, its compiled forms and its derivatives. Safe to use from any thread.
 
@@ -39,7 +43,7 @@ class Kernel:
         self.shared = tuple(spec.shared for spec in program.inputs)
         self._variants: BoundedCache[Any] = BoundedCache(VARIANTS)
         self._executables: dict[tuple[torch.device, torch.dtype], Executable] = {}
-        self.prepared: tuple[tuple[Callable[..., bool], BoundKernel], ...] = ()
+        self.prepared: tuple[tuple[Callable[..., bool], PreparedCall], ...] = ()
         self._unprepared = 0
         with _registry_lock:
             original = _registry.setdefault(self.key, self)
@@ -76,10 +80,6 @@ class Kernel:
     def _derivative(
         self, key: tuple[Any, ...], differentiate: Callable[[], tuple[Program, list[int]]]
     ) -> tuple["Kernel", list[int]]:
-        known = self._variants.peek(key)
-        if known is not None:
-            return known
-
         def compute() -> tuple[Kernel, list[int]]:
             with announced(f"differentiating {self.program.name}"), uncollected():
                 program, positions = differentiate()
@@ -113,7 +113,7 @@ class Kernel:
             results.append(torch.empty(shape, dtype=dtype, device=device) if place is None else place)
         if count:
             executable.launch(tensors, results, count, integers)
-        return self.sum_partial(results)
+        return sum_partial(self.program, results)
 
     def allocated_shapes(
         self, executable: Executable, integers: tuple[int, ...], batch: tuple[int, ...]
@@ -125,14 +125,6 @@ class Kernel:
             rows = (executable.partial_sums(math.prod(batch)), spec.size) if spec.shared else (*batch, *spec.shape)
             shapes.append((*steps, *rows))
         return shapes
-
-    def sum_partial(self, results: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the results of a launch, those that are sums over the batch added up."""
-        for i, spec in enumerate(self.program.outputs):
-            if spec.shared:
-                steps = () if spec.steps is None else results[i].shape[:1]
-                results[i] = results[i].sum(-2).reshape((*steps, *spec.shape))
-        return results
 
     def prepare(self, bound: "BoundKernel", tensors: Sequence[torch.Tensor], arranged: Sequence[torch.Tensor]) -> None:
         """Do what a call does apart from the data, for all later calls of this kernel with the same signature.
@@ -147,8 +139,10 @@ class Kernel:
             return
         self._unprepared = 0
         viewed = all(a.data_ptr() == b.data_ptr() for a, b in zip(tensors, arranged, strict=True))
-        if (matches := signature(tensors)) and viewed and bound.prepare(arranged):
-            self.prepared = ((matches, bound), *self.prepared[: PREPARED - 1])
+        if viewed and (matches := signature(tensors)) and (run := prepare_run(bound, arranged)):
+            other = None if bound.kernel is self else bound.kernel
+            call = PreparedCall(other, bound.integers, bound.batch, bound.tracked, run, {})
+            self.prepared = ((matches, call), *self.prepared[: PREPARED - 1])
 
     def _steps(self, spec: TensorSpec, integers: tuple[int, ...]) -> int:
         return spec.steps if isinstance(spec.steps, int) else integers[self.program.integers.index(str(spec.steps))]
@@ -162,6 +156,30 @@ class Kernel:
         return shapes
 
 
+class PreparedCall(NamedTuple):
+    """A call of a kernel made ready for one signature. It does not hold the kernel, which holds it.
+
+    Attributes:
+        other: the kernel that runs, if it is not the one that was called: one that knows what is shared.
+        integers: the run-time integers.
+        batch: the batch shape.
+        tracked: whether one of the tensors wants a gradient.
+        run: runs on the tensors of the call; no autograd.
+        pulls: see `BoundKernel`.
+    """
+
+    other: Kernel | None
+    integers: tuple[int, ...]
+    batch: tuple[int, ...]
+    tracked: bool
+    run: Run
+    pulls: Pulls
+
+    def bind(self, kernel: Kernel) -> "BoundKernel":
+        """Return the same with the kernel that was called."""
+        return BoundKernel(self.other or kernel, self.integers, self.batch, self.tracked, self.run, self.pulls)
+
+
 class BoundKernel:
     """A kernel with its integers and its batch: what a call needs besides tensors.
 
@@ -171,40 +189,60 @@ class BoundKernel:
         batch: the batch shape.
         tracked: whether one of the tensors wants a gradient.
         run: runs on tensors of the shapes that the kernel takes; no autograd.
+        pulls: for the gradients that were wanted and the cotangents that were given, the kernel of the vector-Jacobian
+            product, which inputs its results belong to, and the inputs whose gradient is 0.
     """
 
-    __slots__ = ("batch", "integers", "kernel", "run", "tracked")
+    __slots__ = ("batch", "integers", "kernel", "pulls", "run", "tracked")
 
-    def __init__(self, kernel: Kernel, integers: tuple[int, ...], batch: tuple[int, ...], tracked: bool):
+    def __init__(
+        self,
+        kernel: Kernel,
+        integers: tuple[int, ...],
+        batch: tuple[int, ...],
+        tracked: bool,
+        run: Run | None = None,
+        pulls: Pulls | None = None,
+    ):
         self.kernel, self.integers, self.batch, self.tracked = kernel, integers, batch, tracked
-        self.run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]] = lambda x: kernel.run(x, integers, batch)
+        self.run: Run = run or (lambda tensors: kernel.run(tensors, integers, batch))
+        self.pulls: Pulls = {} if pulls is None else pulls
 
-    def prepare(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Make `run` fast for tensors of the layout of these, and for no others; False if it stays as it is."""
-        kernel, count = self.kernel, math.prod(self.batch)
-        element = tensors[0].new_empty(())
-        executable = kernel.executable(element.device, element.dtype)
-        shapes = kernel.allocated_shapes(executable, self.integers, self.batch)
-        likes = [element.expand(shape) for shape in shapes]  # `empty_like` is the fastest of torch's ways to allocate
-        places = [torch.empty_like(like) for like in likes]
-        launch = executable.prepare(tensors, places, count, self.integers) if count else None
-        if launch is None or not all(place.is_contiguous() for place in places):
-            return False
-        empty_like, data_ptr = torch.empty_like, torch.Tensor.data_ptr
-        single, summed = likes[0], any(spec.shared for spec in kernel.program.outputs)
 
-        def run_single(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            result = empty_like(single)
-            launch((*map(data_ptr, tensors), result.data_ptr()))
-            return [result]
+def prepare_run(bound: BoundKernel, tensors: Sequence[torch.Tensor]) -> Run | None:
+    """Return a fast `run` for tensors of the layout of these, which does not hold the kernel; None if there is none."""
+    kernel, count = bound.kernel, math.prod(bound.batch)
+    element = tensors[0].new_empty(())
+    executable, program = kernel.executable(element.device, element.dtype), kernel.program
+    shapes = kernel.allocated_shapes(executable, bound.integers, bound.batch)
+    likes = [element.expand(shape) for shape in shapes]  # `empty_like` is the fastest of torch's ways to allocate
+    places = [torch.empty_like(like) for like in likes]
+    launch = executable.prepare(tensors, places, count, bound.integers) if count else None
+    if launch is None or not all(place.is_contiguous() for place in places):
+        return None
+    empty_like, data_ptr = torch.empty_like, torch.Tensor.data_ptr
+    single, summed = likes[0], any(spec.shared for spec in program.outputs)
 
-        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            results = [empty_like(like) for like in likes]
-            launch((*map(data_ptr, tensors), *map(data_ptr, results)))
-            return kernel.sum_partial(results) if summed else results
+    def run_single(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        result = empty_like(single)
+        launch((*map(data_ptr, tensors), result.data_ptr()))
+        return [result]
 
-        self.run = run if summed or len(likes) > 1 else run_single
-        return True
+    def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        results = [empty_like(like) for like in likes]
+        launch((*map(data_ptr, tensors), *map(data_ptr, results)))
+        return sum_partial(program, results) if summed else results
+
+    return run if summed or len(likes) > 1 else run_single
+
+
+def sum_partial(program: Program, results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the results of a launch, those that are sums over the batch added up."""
+    for i, spec in enumerate(program.outputs):
+        if spec.shared:
+            steps = () if spec.steps is None else results[i].shape[:1]
+            results[i] = results[i].sum(-2).reshape((*steps, *spec.shape))
+    return results
 
 
 _registry: "weakref.WeakValueDictionary[str, Kernel]" = weakref.WeakValueDictionary()

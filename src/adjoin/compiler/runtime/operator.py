@@ -16,7 +16,7 @@ from torch._C._functorch import is_legacy_batchedtensor, unwrap_if_dead  # pyrig
 from torch.autograd import forward_ad
 
 from adjoin.compiler.ir.program import TensorSpec
-from adjoin.compiler.runtime.kernel import BITS, BoundKernel, Kernel, find_kernel
+from adjoin.compiler.runtime.kernel import BITS, BoundKernel, Kernel, PreparedCall, find_kernel
 from adjoin.compiler.runtime.signature import PLAIN
 from adjoin.errors import InputError
 
@@ -36,15 +36,17 @@ def call(
         batches: the batch shape of each tensor, if the caller knows them.
     """
     if not torch.compiler.is_compiling() and forward_ad._current_level < 0:
-        for matches, bound in kernel.prepared:
-            if bound.integers == integers and matches(*tensors):
-                return call_bound(bound, tensors)
+        for matches, prepared in kernel.prepared:
+            if prepared.integers == integers and matches(*tensors):
+                return call_prepared(kernel, prepared, tensors)
     return call_first(kernel, tensors, integers, batches)
 
 
-def call_bound(bound: BoundKernel, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Run a prepared kernel on tensors of its signature, outside of forward mode."""
-    return _record(bound, *tensors) if bound.tracked and torch.is_grad_enabled() else bound.run(tensors)
+def call_prepared(kernel: Kernel, prepared: PreparedCall, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Run a call on tensors of the signature that it was prepared for, outside of forward mode."""
+    if prepared.tracked and torch.is_grad_enabled():
+        return _record(prepared.bind(kernel), *tensors)
+    return prepared.run(tensors)
 
 
 def call_first(
@@ -189,23 +191,27 @@ def _pull(
     bound: BoundKernel,
     tensors: Sequence[torch.Tensor],
     cotangents: Sequence[torch.Tensor | None],
-    wanted: Sequence[bool],
+    wanted: tuple[bool, ...],
 ) -> list[torch.Tensor | None]:
     """Return the gradients of the wanted inputs, as a call of the vector-Jacobian kernel."""
-    gradients: list[torch.Tensor | None] = [None] * len(tensors)
     present = [cotangent for cotangent in cotangents if cotangent is not None]
-    seeded = tuple([cotangent is not None for cotangent in cotangents])
-    backward, positions = bound.kernel.vjp(tuple(wanted), seeded)
+    seeded = None if len(present) == len(cotangents) else tuple([cotangent is not None for cotangent in cotangents])
+    pull = bound.pulls.get((wanted, seeded))
+    if pull is None:
+        backward, positions = bound.kernel.vjp(wanted, seeded or (True,) * len(cotangents))
+        flat = [i for i, is_wanted in enumerate(wanted) if is_wanted and i not in positions]
+        pull = bound.pulls[wanted, seeded] = backward, positions, flat
+    backward, positions, flat = pull
+    gradients: list[torch.Tensor | None] = [None] * len(tensors)
     if positions:
-        for i, gradient in zip(positions, _call_derived(backward, bound, [*tensors, *present]), strict=True):
+        for i, gradient in zip(positions, _call_derived(backward, bound, (*tensors, *present)), strict=True):
             gradients[i] = gradient
-    for i, is_wanted in enumerate(wanted):
-        if is_wanted and gradients[i] is None:
-            gradients[i] = torch.zeros_like(tensors[i])
+    for i in flat:
+        gradients[i] = torch.zeros_like(tensors[i])
     return gradients
 
 
-def _call_derived(kernel: Kernel, source: BoundKernel, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+def _call_derived(kernel: Kernel, source: BoundKernel, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Call a derived kernel, whose inputs are arranged already, under whatever transforms are active.
 
     Args:
@@ -215,9 +221,9 @@ def _call_derived(kernel: Kernel, source: BoundKernel, tensors: list[torch.Tenso
     """
     integers, batch = source.integers, source.batch
     if not torch.compiler.is_compiling() and forward_ad._current_level < 0:
-        for matches, bound in kernel.prepared:
-            if bound.kernel is kernel and bound.integers == integers and bound.batch == batch and matches(*tensors):
-                return call_bound(bound, tensors)
+        for matches, known in kernel.prepared:
+            if known.other is None and known.integers == integers and known.batch == batch and matches(*tensors):
+                return call_prepared(kernel, known, tensors)
     if any(is_legacy_batchedtensor(tensor) for tensor in tensors):
         raise InputError("is_grads_batched=True is not supported; use torch.func.vmap over torch.func.vjp instead")
     bound = BoundKernel(kernel, integers, batch, any(tensor.requires_grad for tensor in tensors))
@@ -255,7 +261,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _backward(ctx: Any, cotangents: list[torch.Tensor | None]) -> Any:
     bound = BoundKernel(find_kernel(ctx.kernel), *_unpack(ctx.sizes), True)
-    return None, None, _pull(bound, ctx.saved_tensors, cotangents, ctx.wanted)
+    return None, None, _pull(bound, ctx.saved_tensors, cotangents, tuple(ctx.wanted))
 
 
 _call.register_autograd(_backward, setup_context=_setup)
