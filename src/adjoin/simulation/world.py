@@ -349,9 +349,10 @@ class Plant:
                         row = [x for x, size in zip(row, own, strict=True) if size]
                     if not any(parameters.unphysical(named.range, own)):  # what the model has already may stay
                         conditions += parameters.unphysical(named.range, row)
-        if {"lower", "upper"} <= self.params.keys():
-            lower, upper = (np.array(self.params[name], dtype=object).tolist() for name in UNBOUNDED)
-            conditions += [low > high for low, high in zip(lower, upper, strict=True)]
+        for limits in (UNBOUNDED[:2], UNBOUNDED[2:]):
+            if all(name in self.params for name in limits):
+                lower, upper = (np.array(self.params[name], dtype=object).tolist() for name in limits)
+                conditions += [low > high for low, high in zip(lower, upper, strict=True)]
         return [functools.reduce(operator.or_, conditions)] if conditions else []
 
     def _own_rows(self, name: str, width: int) -> list[list[float]]:
