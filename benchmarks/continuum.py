@@ -9,6 +9,7 @@ thermal_identification  conductivity, specific heat, convection and power from n
 steady                  a thermal problem of 4.2 million unknowns on a GPU, and the gradient of its solution
 walker                  the soft walker of DiffTaichi
 pareto                  stiffness against mass of a soft arm: 20 compromises in one batch
+panda                   a Panda lifts a soft cube by friction; how stiff is it?
 walker3d                a soft walker in three dimensions
 """
 
@@ -22,6 +23,7 @@ SECTIONS = {
     "steady": "heat_experiments.steady",
     "walker": "particle_experiments.walker",
     "pareto": "solid_experiments.pareto",
+    "panda": "coupling_experiments.panda",
     "walker3d": "particle_experiments.walker3d",
 }
 

@@ -22,9 +22,9 @@ def concave(x):
 @pytest.mark.parametrize("method", ["weighted", "chebyshev", "epsilon"])
 def test_a_convex_front(method):
     front = pareto_front(
-        two_targets, torch.zeros(3, dtype=torch.float64), 20, method=method, iterations=120, learning_rate=0.1
+        two_targets, torch.zeros(3, dtype=torch.float64), 20, method=method, iterations=70, learning_rate=0.1
     )
-    assert front.efficient.sum() >= 18
+    assert front.efficient.all()
     roots = front.values.sqrt().sum(-1)
     assert torch.allclose(roots, torch.full_like(roots, 12**0.5), atol=0.02)
     assert front.values[:, 0].max() - front.values[:, 0].min() > 8.0
@@ -32,7 +32,7 @@ def test_a_convex_front(method):
 
 def test_a_concave_front_is_reached_everywhere_and_plotted(tmp_path):
     front = pareto_front(
-        concave, torch.zeros(2, dtype=torch.float64), 20, iterations=120, learning_rate=0.1, bounds=(-2.0, 2.0)
+        concave, torch.zeros(2, dtype=torch.float64), 20, iterations=70, learning_rate=0.1, bounds=(-2.0, 2.0)
     )
     assert front.efficient.all()
     assert (front.values[1:, 0] - front.values[:-1, 0]).max() < 0.2

@@ -47,7 +47,8 @@ def pareto_front(
         method: "weighted" minimizes weighted sums, which reaches the convex part of a front; "chebyshev" the largest
             weighted distance from the best values, which reaches all of it; "epsilon" the first objective with bounds
             on the others, by a penalty, for two objectives or more with one grid of bounds.
-        iterations: of Adam.
+        iterations: of Adam: for each objective alone, and then twice for the front; in between and at the end points
+            take over what another has found that is better for them.
         learning_rate: of Adam.
         bounds: of the decision variables, kept by projection.
         penalty: of a violated bound of "epsilon", relative to the range of the first objective.
@@ -115,7 +116,15 @@ def pareto_front(
             scaled = weights * (values - low) / span
             return scaled.max(-1).values + 1e-3 * scaled.sum(-1)
 
-    x, values = run(corners[nearest], scalar)
+    def exchange(x: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give every point the best that any has found for it; none of these is dominated by another."""
+        scores = torch.stack([scalar(one.expand_as(values)) for one in values], -1)
+        best = scores.argmin(-1)
+        return x[best], values[best]
+
+    x = corners[nearest]
+    for _ in range(2):
+        x, values = exchange(*run(x, scalar))
     order = values[:, 0].argsort()
     return ParetoFront(x[order], values[order], efficient(values[order]))
 
