@@ -20,7 +20,7 @@ def torchrun(folder, *arguments, restarts=0, code=None, **variables):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["--max-restarts", str(restarts), *program, "cartpole", "--folder", str(folder), *SMALL, *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
 
 
 def test_two_processes_learn_together_and_survive_a_killed_worker(tmp_path):

@@ -204,8 +204,11 @@ class Environment:
         if task.push is not None:
             horizontal = task.push.force.sample(random, n, 2)
             hidden["push"] = torch.cat([horizontal, horizontal.new_zeros(n, 4)], -1)
+        # As `Simulator.state` without its checks of values, which would end a CUDA graph.
+        carry = task.simulator.world.carry.items()
+        memory = {name: q.new_zeros((n, *shape)) for name, shape in carry if name not in ("q", "v")}
         return EnvironmentState(
-            task.simulator.state(q, v),
+            SimulatorState(q, v, memory),
             torch.zeros(n, dtype=torch.int64, device=self.device),
             torch.zeros(n, max(task.action_delay) + 1, self.action_size, dtype=self.dtype, device=self.device),
             dict(start.memory),

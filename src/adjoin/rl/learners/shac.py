@@ -271,7 +271,7 @@ class SHAC(Learner):
             warnings.warn(
                 AdjoinWarning(
                     f"task {self.environment.task.name!r}: the gradient of the return has a norm of {float(norm):.1e} "
-                    "(it is left out where it is not finite); a shorter horizon or step_clip=1.0 helps, and "
+                    "(it is left out where it is not finite); a shorter horizon or step_clip=100.0 helps, and "
                     "adjoin.rl.diagnose says in which environment and step it grows"
                 ),
                 stacklevel=2,
