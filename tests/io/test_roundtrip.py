@@ -11,7 +11,7 @@ from corpus import ACCEPT, LOADED, URDF_FOLDER
 from safetensors import numpy as safetensors
 
 from adjoin import robots
-from adjoin.errors import InputError
+from adjoin.errors import InputError, ModelError
 from adjoin.io import store
 from adjoin.io.load import load
 from adjoin.io.urdf_write import to_urdf
@@ -157,3 +157,15 @@ def test_shapes_keep_their_names_whatever_they_are(numbers, kind):
     ]
     again = load(to_urdf(dataclasses.replace(one, geometries=tuple(shapes))))
     assert {shape.name: shape.kind for shape in again.geometries} == {shape.name: shape.kind for shape in shapes}
+
+
+def test_a_damaged_file_is_refused_though_it_would_still_be_a_model():
+    model = robots.load("two_link")
+    data = store.to_bytes(model)
+    place = data.index(np.float64(model.bodies[0].mass).tobytes())
+    for position in (place, place + 3, len(data) - 1):
+        damaged = bytearray(data)
+        damaged[position] ^= 1
+        with pytest.raises(ModelError, match="checksum is not that of what it holds"):
+            load(bytes(damaged))
+    assert load(data) == model

@@ -2,10 +2,12 @@
 
 No code is stored and none is run on loading. The fields are those of the dataclasses: `bodies.mass` is (n,),
 `bodies.rotation` is (n, 3, 3); `bodies.joint.damping`, whose length differs from joint to joint, is one flat tensor,
-with the lengths in `bodies.joint.damping#`. The metadata is one JSON text, `adjoin_model`.
+with the lengths in `bodies.joint.damping#`. The metadata is one JSON text, `adjoin_model`, and a checksum of
+everything, `adjoin_checksum`.
 """
 
 import dataclasses
+import hashlib
 import json
 import typing
 from pathlib import Path
@@ -25,6 +27,7 @@ from adjoin.model.tendon import Tendon
 
 FORMAT = 1
 METADATA = "adjoin_model"
+CHECKSUM = "adjoin_checksum"
 _DTYPES = {"F64": "<f8", "I64": "<i8"}
 
 _PARTS: dict[str, type] = {
@@ -88,7 +91,17 @@ def to_bytes(model: Model) -> bytes:
         structure[part] = len(items)
         _write_columns(part, record, items, tensors, structure)
     text = json.dumps(structure, sort_keys=True, separators=(",", ":"))
-    return needed("safetensors.numpy", "save", "saving a model").save(tensors, {METADATA: text})
+    metadata = {METADATA: text, CHECKSUM: _checksum(tensors, text)}
+    return needed("safetensors.numpy", "save", "saving a model").save(tensors, metadata)
+
+
+def _checksum(tensors: dict[str, np.ndarray], text: str) -> str:
+    """The SHA-256 of what a file holds, whatever order its tensors are in."""
+    found = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"\0{name}\0{tensor.dtype.str}{tensor.shape}\0".encode("utf-8", "surrogatepass"))
+        found.update(tensor.tobytes())
+    return found.hexdigest()
 
 
 def is_saved(data: bytes) -> bool:
@@ -161,6 +174,10 @@ def _open(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise ModelError(f"the metadata {METADATA!r} is not JSON") from None
     if not isinstance(structure, dict) or structure.get("format") != FORMAT:
         raise ModelError(f"the metadata {METADATA!r} is not a model of format {FORMAT}")
+    if metadata.get(CHECKSUM) != _checksum(tensors, metadata[METADATA]):
+        raise ModelError(
+            "its checksum is not that of what it holds", remedy="it was damaged or edited; save the model again"
+        )
     return tensors, structure
 
 
