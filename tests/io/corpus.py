@@ -70,6 +70,5 @@ MJCFS = mjcf_files()
 
 # What these have that is not simulated; they load with unsupported="warn".
 UNSUPPORTED: dict[str, tuple[str, ...]] = {
-    "gymnasium/swimmer.xml": ("fluid forces (option density, viscosity, wind)",),
-    "mujoco/model.xml": ("height fields (#1)", "fluid forces (option density, viscosity, wind)"),
+    "mujoco/model.xml": ("height fields (#1)",),
 }

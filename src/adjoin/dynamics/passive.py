@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from adjoin.dynamics.call import Array, call
+from adjoin.dynamics.fluid import fluid_forces
 from adjoin.dynamics.generalized_forces import joint_forces
 from adjoin.dynamics.linear import Rows, is_zero
 from adjoin.dynamics.point_motion import rate_of
@@ -25,7 +26,8 @@ def passive_forces_of(state: State) -> list[Scalar]:
     for (_, arms), pull in zip(tendons_of(state), tendon_forces(state), strict=True):
         for dof, arm in arms.items():
             forces[dof] = forces[dof] + arm * pull
-    return [f + more for f, more in zip(forces, compensation_forces(state), strict=True)]
+    more = zip(forces, compensation_forces(state), fluid_forces(state), strict=True)
+    return [f + carried + fluid for f, carried, fluid in more]
 
 
 def spring_forces(state: State) -> list[Scalar]:

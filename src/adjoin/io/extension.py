@@ -31,6 +31,7 @@ from adjoin.io.records import record_of
 from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.equality import EqualityConstraint
+from adjoin.model.fluid import FluidShape, Medium
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
 from adjoin.model.sensor import Sensor
@@ -94,6 +95,7 @@ def read(block: Element, description: Description) -> None:
         "tendon": reader.tendon,
         "equality": reader.equality,
         "sensor": reader.sensor,
+        "medium": reader.medium,
         "pair": reader.pair,
     }
     for element in block.children:
@@ -231,6 +233,10 @@ class _Reader:
 
     def sensor(self, element: Element) -> None:
         self.description.sensors.append(record_of(element, Sensor, name=element.name()))
+
+    def medium(self, element: Element) -> None:
+        shapes = tuple(record_of(child, FluidShape) for child in element.children)
+        self.description.medium = record_of(element, Medium, shapes=shapes)
 
     def equality(self, element: Element) -> None:
         self.description.equalities.append(record_of(element, EqualityConstraint, name=element.name()))

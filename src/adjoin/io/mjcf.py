@@ -140,6 +140,7 @@ class _Reader:
             tendons=[mechanism.tendon(i) for i in range(m.ntendon)],
             equalities=mechanism.equalities(),
             sensors=self.sensors(names),
+            medium=mechanism.medium(),
             more={
                 "gravity": (0.0, 0.0, 0.0) if self._is_off("GRAVITY") else _vector(m.opt.gravity),
                 "parents_touch": self._is_off("FILTERPARENT"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoin.model.equality import EqualityConstraint
+from adjoin.model.fluid import VACUUM, FluidShape, Medium
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import Actuator
 from adjoin.model.tendon import Tendon, Waypoint
@@ -152,6 +153,51 @@ class Mechanism:
             rotation=rotation_of(m.geom_quat[number]),
             radius=float(m.geom_size[number][0]),
             side=self.names.sites[round(constant)] if constant >= 0.0 else "",
+        )
+
+    # The medium
+
+    def medium(self) -> Medium:
+        """Return what the bodies move in: each body is a box, or its shapes are ellipsoids."""
+        m = self.m
+        density, viscosity = float(m.opt.density), float(m.opt.viscosity)
+        if not (density or viscosity) or (self._is_off("SPRING") and self._is_off("DAMPER")):
+            return VACUUM
+        shapes: list[FluidShape] = []
+        for body in range(1, m.nbody):
+            if m.body_mass[body] < 1e-15:
+                continue
+            first, count = int(m.body_geomadr[body]), int(m.body_geomnum[body])
+            round_ones = [g for g in range(first, first + count) if m.geom_fluid[g][0] > 0.0]
+            shapes += [self._ellipsoid(g) for g in round_ones] or [self._box(body)]
+        return Medium(density, viscosity, vector3(_floats(m.opt.wind)), tuple(shapes))
+
+    def _box(self, body: int) -> FluidShape:
+        m = self.m
+        a, b, c = _floats(m.body_inertia[body])
+        squares = [6.0 * max(1e-15, x) / float(m.body_mass[body]) for x in (b + c - a, a + c - b, a + b - c)]
+        return FluidShape(
+            self.names.bodies[body],
+            vector3(_floats(m.body_ipos[body])),
+            rotation_of(m.body_iquat[body]),
+            vector3([math.sqrt(x) for x in squares]),
+        )
+
+    def _ellipsoid(self, g: int) -> FluidShape:
+        m, size = self.m, _floats(self.m.geom_size[g])
+        kind = int(m.geom_type[g])
+        if kind == self._member("mjtGeom", "mjGEOM_SPHERE"):
+            size = (size[0], size[0], size[0])
+        elif kind == self._member("mjtGeom", "mjGEOM_CAPSULE"):
+            size = (size[0], size[0], size[1] + size[0])
+        elif kind == self._member("mjtGeom", "mjGEOM_CYLINDER"):
+            size = (size[0], size[0], size[1])
+        return FluidShape(
+            self.names.bodies[int(m.geom_bodyid[g])],
+            vector3(_floats(m.geom_pos[g])),
+            rotation_of(m.geom_quat[g]),
+            vector3(size),
+            _floats(m.geom_fluid[g]),
         )
 
     # Equalities

@@ -32,8 +32,6 @@ def find(mujoco: Any, m: Any) -> list[str]:
     fields = {int(mujoco.mjtGeom.mjGEOM_HFIELD): "height fields", int(_member(mujoco, "mjGEOM_SDF")): "SDF shapes"}
     for code, what in fields.items():
         add(what, "GEOM", np.flatnonzero(np.array(m.geom_type) == code))
-    if m.opt.density or m.opt.viscosity or any(m.opt.wind):
-        out.append("fluid forces (option density, viscosity, wind)")
     _joints(mujoco, m, add)
     drives: dict[str, list[int]] = {}
     for i in range(int(getattr(m, "nactuator", m.nu))):

@@ -19,6 +19,7 @@ from adjoin.errors import ModelError, Subject
 from adjoin.extras import needed
 from adjoin.model.digest import plain
 from adjoin.model.equality import EqualityConstraint
+from adjoin.model.fluid import Medium
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.model import Model
 from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
@@ -83,6 +84,7 @@ def to_bytes(model: Model) -> bytes:
         "magnetic_field": list(model.magnetic_field),
         "exclusions": [list(pair) for pair in model.exclusions],
     }
+    structure["medium"] = plain(model.medium)
     for part in _LISTS:
         structure[part] = plain(getattr(model, part))
     for part, record in _PARTS.items():
@@ -141,6 +143,7 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
         integrator=reader.value("integrator", str),
         timestep=reader.value("timestep", float),
         magnetic_field=reader.plain("magnetic_field", tuple[float, float, float]),
+        medium=reader.plain("medium", Medium),
         exclusions=tuple((first, second) for first, second in exclusions),
         fixture=fixture[0],
         **parts,  # type: ignore[arg-type]

@@ -259,6 +259,9 @@ class _Writer:
             lines += _tag("tendon", attributes_of(tendon, ("path",)), path)
         for equality in model.equalities:
             lines += _tag("equality", attributes_of(equality))
+        if model.medium.shapes:
+            shapes = [line for shape in model.medium.shapes for line in _tag("shape", attributes_of(shape))]
+            lines += _tag("medium", attributes_of(model.medium, ("shapes",)), shapes)
         for sensor in model.sensors:
             lines += _tag("sensor", attributes_of(sensor))
         lines += self._keyframes()

@@ -248,6 +248,7 @@ def _build(
         pairs=tuple(pair for pair in description.pairs if shape_names.issuperset((pair.first, pair.second))),
         tendons=tendons,
         equalities=equalities,
+        medium=replace(description.medium, shapes=tuple(s for s in description.medium.shapes if s.frame in names)),
         sensors=tuple(s for s in description.sensors if {s.target, s.reference} - {""} <= everything),
         fixture=fixture,
         **description.more,

@@ -92,6 +92,7 @@ def attach(
         tendons=model.tendons + other.tendons,
         equalities=model.equalities + other.equalities,
         sensors=model.sensors + other.sensors,
+        medium=replace(model.medium, shapes=model.medium.shapes + other.medium.shapes),
         fixture=fixture,
     )
 
@@ -131,6 +132,7 @@ def forest(
         tendons=(),
         equalities=(),
         sensors=(),
+        medium=replace(first.medium, shapes=()),
         fixture=Fixture(),
     )
     for key, model in models.items():
@@ -166,6 +168,7 @@ def renamed(model: "Model", prefix: str) -> "Model":
         ),
         equalities=tuple(named(e, "name", "first", "second") for e in model.equalities),
         sensors=tuple(named(s, "name", "target", "reference") for s in model.sensors),
+        medium=replace(model.medium, shapes=tuple(named(shape, "frame") for shape in model.medium.shapes)),
     )
 
 

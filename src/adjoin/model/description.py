@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoin.errors import Location
 from adjoin.model.equality import EqualityConstraint
+from adjoin.model.fluid import VACUUM, Medium
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.parts import Actuator, ContactPair, Geometry
 from adjoin.model.sensor import Sensor
@@ -113,6 +114,7 @@ class Description:
         tendons: see `Model`.
         equalities: see `Model`.
         sensors: see `Model`.
+        medium: see `Model`.
         more: further fields of `Model`: gravity, parents_touch.
     """
 
@@ -127,4 +129,5 @@ class Description:
     tendons: list[Tendon] = field(default_factory=list)
     equalities: list[EqualityConstraint] = field(default_factory=list)
     sensors: list[Sensor] = field(default_factory=list)
+    medium: Medium = VACUUM
     more: dict[str, Any] = field(default_factory=dict)

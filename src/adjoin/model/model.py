@@ -12,6 +12,7 @@ import torch
 from adjoin.errors import ModelError, unknown_name
 from adjoin.model import actuators, additions, compose, digest, manifold, names, parameters, summary, validate
 from adjoin.model.equality import EqualityConstraint
+from adjoin.model.fluid import VACUUM, Medium
 from adjoin.model.joint import Joint, JointCoordinates, Vec3
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
 from adjoin.model.sensor import Sensor
@@ -34,6 +35,7 @@ class Model:
         tendons: combinations of joints, and strings.
         equalities: what is held together.
         sensors: what is measured.
+        medium: what the bodies move in, with forces of it.
         fixture: what is welded to the world.
         gravity: acceleration of free fall in world axes, m/s^2.
         parents_touch: whether shapes of a body and of its parent can touch.
@@ -56,6 +58,7 @@ class Model:
     tendons: tuple[Tendon, ...] = ()
     equalities: tuple[EqualityConstraint, ...] = ()
     sensors: tuple[Sensor, ...] = ()
+    medium: Medium = VACUUM
     fixture: Fixture = NO_FIXTURE
     gravity: Vec3 = (0.0, 0.0, -9.81)
     parents_touch: bool = False

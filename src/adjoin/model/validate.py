@@ -62,6 +62,12 @@ def check(model: "Model") -> None:
     _equalities(model)
     _actuators(model)
     _sensors(model)
+    medium = Subject("model", model.name)
+    _finite(medium, "medium", (model.medium.density, model.medium.viscosity, *model.medium.wind))
+    for shape in model.medium.shapes:
+        _known(medium, "medium", "frame", shape.frame, [frame.name for frame in model.frames])
+        _pose(medium, shape.position, shape.rotation)
+        _finite(medium, "medium", (*shape.size, *shape.coefficients))
     for key in model.keyframes:
         sizes = {"q": model.nq, "v": model.nv, "control": model.nu, "activation": model.na}
         for field, size in sizes.items():

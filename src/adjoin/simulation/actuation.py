@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from adjoin.dynamics.fluid import fluid_forces
 from adjoin.dynamics.linear import Rows, is_zero
 from adjoin.dynamics.muscle import muscle_bias, muscle_gain
 from adjoin.dynamics.passive import compensation_forces, spring_forces, tendon_forces
@@ -51,6 +52,7 @@ def effort_of(state: State, control: Sequence[Scalar], activation: Sequence[Scal
         for dof, arm in arms.items():
             force[dof] = force[dof] + arm * pull
         _add_slopes(slopes, arms, slope)
+    force = [f + more for f, more in zip(force, fluid_forces(state), strict=True)]
     rates = activation_rates(state, control, activation)
     forces, drags = actuator_forces(state, control, activation, rates, dt)
     actuated: list[Scalar] = [0.0] * robot.nv
