@@ -119,6 +119,31 @@ def test_a_branch_may_change_arrays():
     check_kernel(Function(branched, {"x": 4, "c": ()}).kernel, inputs((4,), ()))
 
 
+def in_branches(x, c):
+    """An array that a loop changes inside of two branches."""
+
+    def change(array):
+        def nested(array):
+            def step(i, array):
+                array[i] = array[i] + 1.0
+                array.add(i, 1.0)
+                return array
+
+            return at.loop(2, step, array)
+
+        return at.when(c > 1.0, nested, array)
+
+    array = at.when(c < 3.0, change, at.scratch(list(x)))
+    return [array[0], array[1], array[2]]
+
+
+def test_a_loop_inside_of_branches_changes_only_the_environments_that_take_them():
+    c = torch.arange(5.0, dtype=torch.float64)
+    changed = Function(in_branches, {"x": 3, "c": ()})(x=torch.zeros(5, 3, dtype=torch.float64), c=c)
+    expected = torch.tensor([2.0, 2.0, 0.0], dtype=torch.float64) * ((c > 1.0) & (c < 3.0))[:, None]
+    assert (changed == expected).all()
+
+
 def indexed(x, k):
     """Tables and arrays at places of each environment's own."""
     numbers, places = at.table([[0.5, -1.0, 2.0], [3.0, 0.25, -2.0]]), at.table([2, 0, 1, 2])

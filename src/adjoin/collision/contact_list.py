@@ -13,10 +13,10 @@ on theirs.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from adjoin.collision.narrow_phase import NARROW_PHASE, NarrowPhase
 from adjoin.collision.pairs import Pair
@@ -88,15 +88,19 @@ class Candidates:
             if kinds in by_kinds:
                 groups.append(Group(NARROW_PHASE[kinds], kinds, len(ordered), len(by_kinds[kinds])))
                 ordered += by_kinds[kinds]
-        points = sum(group.size * group.points for group in groups)
         room = 32 + 4 * len(model.bodies) if max_contacts is None else max_contacts
-        return cls(model, tuple(ordered), tuple(groups), min(points, room))
+        found = cls(model, tuple(ordered), tuple(groups), room)
+        return replace(found, max_contacts=min(found.points, room))
+
+    @cached_property
+    def points(self) -> int:
+        """How many points can touch."""
+        return sum(group.size * group.points for group in self.groups)
 
     @cached_property
     def slots(self) -> int:
         """How many slots there are: never too few for the lanes of a vector, each of which is within its bounds."""
-        points = sum(group.size * group.points for group in self.groups)
-        return min(points, LANES * self.max_contacts)
+        return min(self.points, LANES * self.max_contacts)
 
     @cached_property
     def shapes(self) -> list[int]:
@@ -139,6 +143,10 @@ class Shapes:
         """Of a shape in the world."""
         return _transform([self.poses[i * 12 + k] for k in range(12)])
 
+    def center(self, i: Any) -> Vector3:
+        """Return the origin of a shape in the world, m."""
+        return vector.vector3([self.poses[i * 12 + 9 + k] for k in range(3)])
+
     def shape(self, kind: Any, i: Any) -> Shape:
         """A shape, by its place among those that can touch."""
         vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most) if kind == "hull" else ()
@@ -156,24 +164,27 @@ class ContactList(NamedTuple):
         count: how many slots are taken.
         needed: how many contacts the environment has.
         pair: which pair of the candidates, the same in all environments.
+        number: which of the points of its pair.
         active: 1 where the environment has this contact, else 0.
         distance: between the surfaces, m.
         position: in the world, three numbers a slot, m.
         normal: from the second shape toward the first, three numbers a slot.
-        tangent: a direction across the normal, three numbers a slot.
+        tangent: a direction across the normal, three numbers a slot; None if nothing chose one.
     """
 
     count: Any
     needed: Scalar
     pair: Scratch
+    number: Scratch
     active: Scratch
     distance: Scratch
     position: Scratch
     normal: Scratch
-    tangent: Scratch
+    tangent: Scratch | None
 
     def axes(self, slot: Any) -> Matrix3:
         """The normal of a slot and two directions across it."""
+        assert self.tangent is not None
         normal, tangent = _vector(self.normal, slot), _vector(self.tangent, slot)
         return normal, tangent, vector.cross(normal, tangent)
 
@@ -207,38 +218,75 @@ Tangent = Callable[[Shape, Shape, Vector3], Vector3]
 """A direction across the normal of a contact of two shapes."""
 
 
-def find_contacts(state: State, candidates: Candidates, tangent_of: Tangent) -> ContactList:
-    """The contacts of a state: those of all pairs that are nearer than their margin."""
+class Reach(Protocol):
+    """How near two shapes must be for a contact, m."""
+
+    def bound(self, pair: Any, first: Any, second: Any) -> Scalar:
+        """Return a bound that is quickly computed, of a pair and its two places among the shapes."""
+        ...
+
+    def exact(self, pair: Any, first: Any, second: Any) -> Scalar:
+        """Return how near they must be: no more than the bound."""
+        ...
+
+
+class WithinMargin:
+    """Contacts of shapes that are nearer than the margin of their pair."""
+
+    def __init__(self, pairs: Sequence[Pair]):
+        self.margins = Records([(pair.margin,) for pair in pairs])
+
+    def bound(self, pair: Any, first: Any, second: Any) -> Scalar:
+        """Return the margin."""
+        return self.margins[pair][0]
+
+    exact = bound
+
+
+def find_contacts(
+    state: State, candidates: Candidates, tangent_of: Tangent | None, reach_of: Callable[[Shapes], Reach] | None = None
+) -> ContactList:
+    """Find the contacts of a state: those of all pairs that are near enough.
+
+    Args:
+        state: The robot.
+        candidates: The pairs that can touch.
+        tangent_of: Chooses a direction across each normal, if the list should have one.
+        reach_of: How near is near enough, of the shapes as they are; by default the margin of each pair.
+    """
     shapes, slots = Shapes(state, candidates), candidates.slots
+    reach = WithinMargin(candidates.pairs) if reach_of is None else reach_of(shapes)
     first = indices_table([shapes.number[pair.first] for pair in candidates.pairs])
     second = indices_table([shapes.number[pair.second] for pair in candidates.pairs])
-    reach = Records([(pair.margin,) for pair in candidates.pairs])
     width = max(group.phase.features for group in candidates.groups)
 
-    pair, active = indices(slots, checked=False, cleared=False), scratch(slots, checked=False, cleared=False)
+    pair, number = (indices(slots, checked=False, cleared=False) for _ in range(2))
+    active = scratch(slots, checked=False, cleared=False)
     feature = scratch(max(width * slots, 1), checked=False, cleared=False)
-    carry: Any = (integer(0), 0.0, pair, active, feature)
+    carry: Any = (integer(0), 0.0, pair, number, active, feature)
     ends = [integer(0)]
     for group in candidates.groups:
 
         def visit(i: Any, carry: Any, group: Group = group) -> Any:
             index = group.first + i
-            a, b, margin = first[index], second[index], reach[index][0]
-            near = _near(shapes, group.kinds, a, b, margin)
+            a, b = first[index], second[index]
+            near = _near(shapes, group.kinds, a, b, reach.bound(index, a, b))
 
             def test(carry: Any) -> Any:
+                margin = reach.exact(index, a, b)
                 one, other = shapes.shape(group.kinds[0], a), shapes.shape(group.kinds[1], b)
-                for candidate in group.phase.search(one, other):
+                for k, candidate in enumerate(group.phase.search(one, other)):
                     touches = near & (candidate.distance < margin)
 
-                    def claim(carry: Any, touches: Any = touches, candidate: Any = candidate) -> Any:
-                        count, needed, pair, active, feature = carry
+                    def claim(carry: Any, touches: Any = touches, candidate: Any = candidate, which: int = k) -> Any:
+                        count, needed, pair, number, active, feature = carry
                         mark = select(touches, 1.0, 0.0)
                         pair[count] = index
+                        number[count] = which
                         active[count] = mark
                         for k, x in enumerate(candidate.feature):
                             feature[count * width + k] = x
-                        return count + 1, needed + mark, pair, active, feature
+                        return count + 1, needed + mark, pair, number, active, feature
 
                     room = carry[0] < slots
                     carry = when(any_environment(touches) & room, claim, carry, detached=True)
@@ -248,9 +296,10 @@ def find_contacts(state: State, candidates: Candidates, tangent_of: Tangent) -> 
 
         carry = loop(group.size, visit, carry, detached=True)
         ends.append(carry[0])
-    count, needed, pair, active, feature = carry
+    count, needed, pair, number, active, feature = carry
 
-    found: Any = tuple(scratch(n * slots, checked=False, cleared=False) for n in (1, 3, 3, 3))
+    widths = (1, 3, 3) if tangent_of is None else (1, 3, 3, 3)
+    found: Any = tuple(scratch(n * slots, checked=False, cleared=False) for n in widths)
     for group, begin, end in zip(candidates.groups, ends, ends[1:], strict=False):
 
         def evaluate(i: Any, arrays: Any, group: Group = group, begin: Any = begin) -> Any:
@@ -260,21 +309,23 @@ def find_contacts(state: State, candidates: Candidates, tangent_of: Tangent) -> 
             one, other = shapes.shape(group.kinds[0], first[index]), shapes.shape(group.kinds[1], second[index])
             point = group.phase.evaluate(one, other, [feature[slot * width + k] for k in range(group.phase.features)])
             distance[slot] = point.distance
-            across = tangent_of(one, other, point.normal)
-            for array, values in zip(vectors, (point.position, point.normal, across), strict=True):
+            parts = [point.position, point.normal]
+            if tangent_of is not None:
+                parts.append(tangent_of(one, other, point.normal))
+            for array, values in zip(vectors, parts, strict=True):
                 for k in range(3):
                     array[slot * 3 + k] = values[k]
             return distance, *vectors
 
         most = min(slots, group.size * group.points)
         found = loop(end - begin, evaluate, found, at_most=most)
-    return ContactList(count, needed, pair, active, *found)
+    distance, position, normal, *tangent = found
+    return ContactList(count, needed, pair, number, active, distance, position, normal, tangent[0] if tangent else None)
 
 
 def _near(shapes: Shapes, kinds: tuple[str, str], a: Any, b: Any, margin: Scalar) -> Any:
     """Whether bounding spheres are nearer than the margin; of a plane, whether the sphere is."""
-    one, other = (vector.vector3([shapes.poses[i * 12 + 9 + k] for k in range(3)]) for i in (a, b))
-    apart = vector.subtract(one, other)
+    apart = vector.subtract(shapes.center(a), shapes.center(b))
     if kinds[1] == "plane":
         axis = vector.vector3([shapes.poses[b * 12 + 3 * k + 2] for k in range(3)])
         return vector.dot(axis, apart) < shapes.radii[a][0] + margin

@@ -13,8 +13,13 @@ the ground feels the ground as though it were there already, in proportion to ho
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from adjoin.constraints.half_solved import HalfSolvedContacts
 from adjoin.constraints.linearized import LinearizedStep
+from adjoin.constraints.listed_implicit import ListedLinearization
+from adjoin.constraints.listed_sweeps import ListedSweeps, Start, listed_solution
+from adjoin.constraints.solver import ListedSolution
 from adjoin.constraints.system import System
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.errors import InputError
@@ -27,6 +32,11 @@ MAX_ROWS = 80  # rows that `ImplicitAdjoint` takes: its linear system has as man
 @dataclass(frozen=True)
 class UnrolledAdjoint:
     """The exact reverse of the sweeps that ran."""
+
+    @property
+    def anticipation(self) -> float:
+        """How far from touching a contact may be and still have a derivative, m."""
+        return 0.0
 
     def push(self, trial: Scalar, gain: Scalar, dt: float) -> Scalar:
         """The impulse if it is positive, else 0."""
@@ -45,6 +55,20 @@ class UnrolledAdjoint:
 
         return implicit(change, residual, lambda b: system.factor.solve(b)), impulses
 
+    def solve_listed(
+        self, contacts: HalfSolvedContacts, others: System, iterations: int, start: Start | None
+    ) -> ListedSolution:
+        """Solve a step whose contacts are a list, with the derivatives that the solution should have."""
+        sweeps = ListedSweeps(contacts, others, iterations, self.push, start, detached=False)
+        velocity, impulses, other_impulses = sweeps.solve()
+        change = others.factor.finish_half_solve([velocity[i] for i in range(contacts.nv)])
+        rows = contacts.rows
+
+        def impulses_of(slot: Any) -> list[Scalar]:
+            return [impulses[slot * rows + k] for k in range(rows)]
+
+        return listed_solution(contacts, others, change, impulses_of, other_impulses, start is not None)
+
 
 @dataclass(frozen=True)
 class AnticipatingAdjoint(UnrolledAdjoint):
@@ -59,6 +83,11 @@ class AnticipatingAdjoint(UnrolledAdjoint):
     def __post_init__(self):
         if not self.reach > 0.0:
             raise InputError(f"AnticipatingAdjoint: reach must be positive, got {self.reach!r}")
+
+    @property
+    def anticipation(self) -> float:
+        """How far from touching a contact may be; further away, its slope is below exp(-20)."""
+        return 20.0 * self.reach
 
     def push(self, trial: Scalar, gain: Scalar, dt: float) -> Scalar:
         """The impulse if it is positive, else 0; with the derivative of a soft beginning.
@@ -111,6 +140,13 @@ class ImplicitAdjoint(UnrolledAdjoint):
             )
         found = implicit([*change, *impulses], residual, near.solve, near.solve_transposed)
         return found[:nv], found[nv:]
+
+    def solve_listed(
+        self, contacts: HalfSolvedContacts, others: System, iterations: int, start: Start | None
+    ) -> ListedSolution:
+        """Solve a step whose contacts are a list, with the derivatives of the solution."""
+        sweeps = ListedSweeps(contacts, others, iterations, self.push, start, detached=True)
+        return ListedLinearization(contacts, others, sweeps.solve()).solution(start is not None)
 
 
 def unbalanced(system: System, residual: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:

@@ -10,17 +10,23 @@ it ends, to first order: f - D J dv, D = -(∂f/∂u + dt ∂f/∂gap) >= 0, whi
 touches only the world keeps the zeros of that matrix, and costs little; between two branches of the tree they fill in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from adjoin.collision.contact_list import Candidates, Reach, Shapes
 from adjoin.constraints.blocks import Block, ContactBlock, EqualityBlock, JointFrictionBlock, Row, UnilateralBlock
-from adjoin.constraints.solver import ConstraintSolution, FreeMotion
-from adjoin.dynamics.linear import Factor, dot, is_zero
+from adjoin.constraints.compliant_contacts import CompliantContacts
+from adjoin.constraints.rows import other_blocks
+from adjoin.constraints.solver import ConstraintSolution, FreeMotion, ListedSolution, Scene
+from adjoin.constraints.speculative_reach import SpeculativeReach
+from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
+from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import Expr, exp, implicit, log, minimum, select, sqrt
 
+REACH = 20.0  # depths at which the force of a contact has vanished
 STRAIGHT = 30.0  # beyond this x, log(1 + exp(x)) is x
 TINY = 1e-30  # keeps friction finite where its coefficient and its bound are 0
 
@@ -90,32 +96,49 @@ class Compliant:
 
     def solve(self, free: FreeMotion, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> ConstraintSolution:
         """The step with its constraints; see `Solver`."""
-        levers = [self.lever if row.turning else 1.0 for block in blocks for row in block.rows]
-        scaled = [replace(block, rows=tuple(map(self._in_meters, block.rows))) for block in blocks]
-        forces = [force for block in scaled for force in self._forces(block, free.mass, free.dt)]
-        matrix, right = [list(row) for row in free.inertia], list(free.rhs)
-        for jacobian, strength, damping in forces:
-            places = [i for i, x in enumerate(jacobian) if not is_zero(x)]
-            for i in places:
-                right[i] = right[i] + free.dt * strength * jacobian[i]
-                pull = free.dt * damping * jacobian[i]
-                for j in places:
-                    if j <= i:
-                        matrix[i][j] = matrix[i][j] + pull * jacobian[j]
+        scaled, forces = self._scaled_forces(blocks, free)
+        matrix, right = _assembled(free, forces)
         factor = Factor(matrix)
 
-        def impulses(dv: Sequence[Scalar]) -> list[Scalar]:
-            return [free.dt * (force.strength - force.damping * dot(force.jacobian, dv)) for force in forces]
-
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
-            rest = free.residual(dv)
-            for impulse, force in zip(impulses(dv), forces, strict=True):
-                rest = [r if is_zero(x) else r - x * impulse for r, x in zip(rest, force.jacobian, strict=True)]
-            return rest
+            return _unbalanced(free.residual(dv), forces, dv, free.dt)
 
         change = implicit(factor.solve(right), residual, factor.solve)
-        found = [impulse * lever for impulse, lever in zip(impulses(change), levers, strict=True)]
+        levers = [self.lever if row.turning else 1.0 for block in blocks for row in block.rows]
+        found = [impulse * lever for impulse, lever in zip(_impulses(forces, change, free.dt), levers, strict=True)]
         return ConstraintSolution(change, found, [self._mode(block) for block in scaled])
+
+    @property
+    def tangent(self) -> None:
+        """The directions of friction are those of `basis`."""
+
+    def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> Callable[[Shapes], Reach]:
+        """What is further away pushes with less than exp(-20) of its stiffness."""
+        return lambda shapes: SpeculativeReach(state, candidates, free, shapes, REACH * self.depth, 1.0)
+
+    def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
+        """The step with its constraints; see `ListedSolver`."""
+        scaled, forces = self._scaled_forces(other_blocks(scene.state, free.dt, scene.limits, scene.constraints), free)
+        contacts = CompliantContacts(self, scene, free.mass, free.dt)
+        inertia, right = _assembled(free, forces)
+        pushed, matrix, coupled = contacts.assemble(inertia)
+
+        def solve(b: Sequence[Scalar]) -> list[Scalar]:
+            return matrix.solve(b, coupled)
+
+        def residual(dv: Sequence[Scalar]) -> list[Scalar]:
+            rest = _unbalanced(free.residual(dv), forces, dv, free.dt)
+            return [r - p for r, p in zip(rest, contacts.generalized(dv), strict=True)]
+
+        change = implicit(solve([r + p for r, p in zip(right, pushed, strict=True)]), residual, solve)
+        return ListedSolution(
+            change, lambda write, carry: contacts.report(change, write, carry), [self._mode(block) for block in scaled]
+        )
+
+    def _scaled_forces(self, blocks: Sequence[Block], free: FreeMotion) -> tuple[list[Block], list[Force]]:
+        """The blocks in meters, and the forces of their rows."""
+        scaled = [replace(block, rows=tuple(map(self._in_meters, block.rows))) for block in blocks]
+        return scaled, [force for block in scaled for force in self._forces(block, free.mass, free.dt)]
 
     def _in_meters(self, row: Row) -> Row:
         """A row about an angle as one about the way at the end of the lever."""
@@ -128,16 +151,16 @@ class Compliant:
         first, *others = block.rows
         match block:
             case UnilateralBlock():
-                return [self._push(first, mass, dt)]
+                return [self.push(first, mass, dt)]
             case ContactBlock():
-                normal = self._push(first, mass, dt)
-                return [normal, *self._friction(others, block.friction, normal.strength)]
+                normal = self.push(first, mass, dt)
+                return [normal, *self.friction(others, block.friction, normal.strength)]
             case JointFrictionBlock():
-                return self._friction([first], [1.0], block.limit / (dt * (self.lever if first.turning else 1.0)))
+                return self.friction([first], [1.0], block.limit / (dt * (self.lever if first.turning else 1.0)))
             case EqualityBlock():
                 return [self._hold(row, mass, dt) for row in block.rows]
 
-    def _push(self, row: Row, mass: Scalar, dt: float) -> Force:
+    def push(self, row: Row, mass: Scalar, dt: float) -> Force:
         """Of a spring that only pushes, at the gap that the present speed leads to."""
         stiffness = self.stiffness * mass
         x = (row.gap + dt * row.speed) * (-1.0 / self.depth)
@@ -150,7 +173,7 @@ class Compliant:
         damping = stiffness * share * (dt * slope + overlap * self.dissipation / root)
         return Force(row.jacobian, stiffness * overlap * share, damping)
 
-    def _friction(self, rows: Sequence[Row], coefficients: Sequence[Scalar], normal: Scalar) -> list[Force]:
+    def friction(self, rows: Sequence[Row], coefficients: Sequence[Scalar], normal: Scalar) -> list[Force]:
         """Under a normal force: against the slip, so that it dissipates the most that Coulomb's bounds allow."""
         if not rows:
             return []
@@ -177,12 +200,37 @@ class Compliant:
             case UnilateralBlock():
                 return select(first.gap < 0.0, 1.0, 0.0)
             case ContactBlock():
-                return select(first.gap < 0.0, self._slips(others, block.friction), 0.0)
+                return select(first.gap < 0.0, self.slips(others, block.friction), 0.0)
             case JointFrictionBlock():
-                return self._slips([first], [1.0])
+                return self.slips([first], [1.0])
             case EqualityBlock():
                 return 1.0
 
-    def _slips(self, rows: Sequence[Row], coefficients: Sequence[Scalar]) -> Scalar:
+    def slips(self, rows: Sequence[Row], coefficients: Sequence[Scalar]) -> Scalar:
+        """2 where rows slip, 1 where they only creep."""
         least = self.transition * coefficients[0]
         return select(self._slip(rows, coefficients) > least * least, 2.0, 1.0)
+
+
+def _assembled(free: FreeMotion, forces: Sequence[Force]) -> tuple[Rows, list[Scalar]]:
+    """H with dt Jᵀ D J, and the impulses of a velocity that does not change."""
+    matrix, right = [list(row) for row in free.inertia], list(free.rhs)
+    for jacobian, strength, damping in forces:
+        places = [i for i, x in enumerate(jacobian) if not is_zero(x)]
+        for i in places:
+            right[i] = right[i] + free.dt * strength * jacobian[i]
+            pull = free.dt * damping * jacobian[i]
+            for j in places:
+                if j <= i:
+                    matrix[i][j] = matrix[i][j] + pull * jacobian[j]
+    return matrix, right
+
+
+def _impulses(forces: Sequence[Force], dv: Sequence[Scalar], dt: float) -> list[Scalar]:
+    return [dt * (force.strength - force.damping * dot(force.jacobian, dv)) for force in forces]
+
+
+def _unbalanced(rest: list[Scalar], forces: Sequence[Force], dv: Sequence[Scalar], dt: float) -> list[Scalar]:
+    for impulse, force in zip(_impulses(forces, dv, dt), forces, strict=True):
+        rest = [r if is_zero(x) else r - x * impulse for r, x in zip(rest, force.jacobian, strict=True)]
+    return rest

@@ -7,6 +7,7 @@ from adjoin.collision.contact_list import Candidates
 from adjoin.collision.records import Records, indices_table
 from adjoin.constraints import motions as world
 from adjoin.constraints.motions import Motions
+from adjoin.constraints.rows import basis
 from adjoin.constraints.solver import Scene
 from adjoin.dynamics.linear import dot
 from adjoin.dynamics.robot import Robot
@@ -136,9 +137,28 @@ class ContactRows:
         return loop(self.contacts.count, body, carry, at_most=self.candidates.slots, detached=detached)
 
     def contact(self, slot: Any) -> ContactFrame:
-        """A contact of the list."""
-        position = self.contacts.point(slot).position
-        return ContactFrame(slot, self.contacts.pair[slot], self.contacts.axes(slot), position)
+        """Return a contact of the list, with directions across its normal that the list or `basis` chose."""
+        point = self.contacts.point(slot)
+        axes = basis(point.normal) if self.contacts.tangent is None else self.contacts.axes(slot)
+        return ContactFrame(slot, self.contacts.pair[slot], axes, point.position)
+
+    def masked(self, slot: Any) -> tuple[ContactFrame, Any]:
+        """Return a contact whose axes are zero in environments that do not have it, and where they do."""
+        contact, active = self.contact(slot), self.contacts.active[slot] > 0.5
+
+        def only(values: Vector3) -> Vector3:
+            return vector.vector3([select(active, x, 0.0) for x in values])
+
+        first, second, third = (only(axis) for axis in contact.axes)
+        return contact._replace(axes=(first, second, third), position=only(contact.position)), active
+
+    def present_rows(self, pair: Any) -> list[Scalar]:
+        """Return 1 for each row that a pair has, else 0."""
+        return [1.0, *self.present[pair]][: self.rows]
+
+    def coefficients(self, pair: Any) -> list[Scalar]:
+        """Return the friction coefficients of a pair; 0 for rows that it does not have."""
+        return [c * p for c, p in zip(self.friction[pair], self.present[pair], strict=True)][: self.rows - 1]
 
     def project(self, axes: Matrix3, motion: Spatial) -> list[Scalar]:
         """Along the rows of a contact: (angular, linear) motion at its point."""
@@ -163,10 +183,14 @@ class ContactRows:
     def column(self, contact: ContactFrame, entry: Any) -> list[Scalar]:
         """The rows of J in the coordinate of one entry of the pair's chain."""
         place = self.start[contact.pair] + entry
-        angular, linear = world.read(self.motions.direction_array, self.direction[place])
-        moving = vector.add(linear, vector.cross(angular, contact.position))
         sign = self.sign[place][0]
-        return [sign * x for x in self.project(contact.axes, (angular, moving))]
+        return [sign * x for x in self.along(contact, self.direction[place])]
+
+    def along(self, contact: ContactFrame, direction: Any) -> list[Scalar]:
+        """How a direction of `Motions` moves a contact along its rows."""
+        angular, linear = world.read(self.motions.direction_array, direction)
+        moving = vector.add(linear, vector.cross(angular, contact.position))
+        return self.project(contact.axes, (angular, moving))
 
     def add_stiffness(self, entries: Scratch, contact: ContactFrame, stiffness: Sequence[Sequence[Scalar]]) -> Scratch:
         """Add Jᵀ S J to the lower half of a matrix, where S is the lower half of a symmetric one."""

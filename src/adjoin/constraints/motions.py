@@ -99,7 +99,7 @@ def add(array: Scratch, place: Any, wrench: Spatial, sign: float = 1.0) -> None:
 
 
 def relative(array: Scratch, first: Any, second: Any, position: Vector3) -> Spatial:
-    """Angular and linear velocity of a body against another, at a point of the world."""
-    one, other = read(array, first), read(array, second)
+    """Angular and linear velocity of a body against another, or against the world if it is None, at a point."""
+    one, other = read(array, first), ZERO_SPATIAL if second is None else read(array, second)
     angular = vector.subtract(one[0], other[0])
     return angular, vector.add(vector.subtract(one[1], other[1]), vector.cross(angular, position))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoin.collision.branchless import choose
-from adjoin.collision.contact_list import Tangent
+from adjoin.collision.contact_list import Candidates, Tangent
 from adjoin.collision.records import Records
 from adjoin.collision.shape import Shape
 from adjoin.constraints.contact_rows import ContactFrame, ContactRows
@@ -22,6 +22,7 @@ from adjoin.constraints.soft_contact import Response, Weights, cone, pyramid
 from adjoin.constraints.soft_rows import SoftRow, soft_rows
 from adjoin.constraints.solver import FreeMotion, ListedSolution, Scene
 from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
+from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.spatial import vector
 from adjoin.spatial.scalar import Scalar
@@ -36,7 +37,6 @@ from adjoin.trace import (
     scratch,
     select,
     sqrt,
-    when,
     while_loop,
 )
 
@@ -78,6 +78,9 @@ class Newton:
     def tangent(self) -> Tangent:
         """The directions of friction are MuJoCo's."""
         return tangent
+
+    def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> None:
+        """Contacts begin at the margin of their pair."""
 
     def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
         """The step with its constraints; see `Solver`.
@@ -304,10 +307,8 @@ class Problem:
 
     def solve(self, matrix: Packed, coupled: Any, right: Sequence[Scalar]) -> list[Scalar]:
         """The Hessian's solution."""
-        found = Factor(matrix.sparse()).solve(right)
-        if coupled is None or not any(self.contacts.chains.couples):  # type: ignore[union-attr]
-            return found
-        return when(coupled > 0.5, lambda _: matrix.solve_dense(right), found)
+        couples = self.contacts is not None and any(self.contacts.chains.couples)
+        return matrix.solve(right, coupled if couples else None)
 
     def slope(self, a: Sequence[Scalar], along: Sequence[Scalar]) -> Callable[[Scalar], tuple[Scalar, Scalar]]:
         """First and second derivative of the cost along a direction, as a function of how far."""

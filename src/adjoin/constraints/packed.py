@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from adjoin.collision.records import indices_table
-from adjoin.dynamics.linear import Rows, is_zero
+from adjoin.dynamics.linear import Factor, Rows, is_zero
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import Scratch, integer, loop, scratch
+from adjoin.trace import Scratch, integer, loop, scratch, when
 
 
 class Packed:
@@ -34,6 +34,11 @@ class Packed:
             ]
             for i, row in enumerate(self.rows)
         ]
+
+    def solve(self, right: Sequence[Scalar], coupled: Scalar | None) -> list[Scalar]:
+        """Return the solution: with the zeros that the rows began with unless `coupled` says that they were filled."""
+        found = Factor(self.sparse()).solve(right)
+        return found if coupled is None else when(coupled > 0.5, lambda _: self.solve_dense(right), found)
 
     def solve_dense(self, right: Sequence[Scalar]) -> list[Scalar]:
         """The solution with all entries, by loops: Lᵀ D L in place, from the last row to the first."""

@@ -6,21 +6,34 @@ kernel, so that their number costs no code.
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from adjoin.constraints.adjoints import Adjoint, UnrolledAdjoint
-from adjoin.constraints.blocks import Block, Clip, JointLimitBlock
+from adjoin.collision.contact_list import Candidates, Reach, Shapes
+from adjoin.constraints.adjoints import Adjoint, ImplicitAdjoint, UnrolledAdjoint
+from adjoin.constraints.blocks import Block, JointLimitBlock
 from adjoin.constraints.contact_model import ContactModel
-from adjoin.constraints.solver import ConstraintSolution, FreeMotion
+from adjoin.constraints.half_solved import HalfSolvedContacts
+from adjoin.constraints.relaxation import relax_rows
+from adjoin.constraints.rows import other_blocks
+from adjoin.constraints.solver import ConstraintSolution, FreeMotion, ListedSolution, Scene
+from adjoin.constraints.speculative_reach import SpeculativeReach
 from adjoin.constraints.system import System
+from adjoin.constraints.warm_start import impulses_before
 from adjoin.dynamics.linear import dot, is_zero
+from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import loop, when
 
 Carry = tuple[list[Scalar], list[Scalar]]
 """Impulses, and the half-solved velocity that they make."""
+
+REACH = 2e-3
+"""A contact of the list is at most this far apart, m, and what shapes can approach by within a step."""
+
+SPEEDS = 1.5
+"""How much faster than they would without contact shapes may approach."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,27 @@ class PGS(ContactModel):
         ]
         return ConstraintSolution(change, impulses, modes)
 
+    @property
+    def tangent(self) -> None:
+        """The directions of friction are those of `basis`."""
+
+    def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> Callable[[Shapes], Reach]:
+        """What may touch within the step; what is further away has no impulse, and no derivative of one."""
+        distance = REACH + self.adjoint.anticipation
+        return lambda shapes: SpeculativeReach(state, candidates, free, shapes, distance, SPEEDS)
+
+    def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
+        """The step with its constraints; see `ListedSolver`."""
+        blocks = other_blocks(scene.state, free.dt, scene.limits, scene.constraints)
+        others = System(free.inertia, free.rhs, blocks, self, free.mass, free.dt)
+        contacts = HalfSolvedContacts(self, scene, free, others.factor, isinstance(self.adjoint, ImplicitAdjoint))
+        start = None
+        if scene.start is not None:
+            share = 1.0 - self.error_reduction
+            slots = scene.candidates.slots
+            start = impulses_before(contacts.contacts, slots, contacts.rows, scene.start, share)
+        return self.adjoint.solve_listed(contacts, others, self.iterations, start)
+
     def solve_system(self, system: System, start: Sequence[Scalar] | None) -> tuple[list[Scalar], list[Scalar]]:
         """The change of velocity and the impulses of all rows.
 
@@ -90,8 +124,11 @@ class PGS(ContactModel):
     def _solve(self, system: System, first: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
         """All sweeps, with J H⁻¹ Jᵀ or with the half-solved velocity, whichever takes fewer products."""
 
+        def push_trial(trial: Scalar, gain: Scalar) -> Scalar:
+            return self.adjoint.push(trial, gain, system.dt)
+
         def push(i: int, trial: Scalar) -> Scalar:
-            return self.adjoint.push(trial, system.gain[i], system.dt)
+            return push_trial(trial, system.gain[i])
 
         def sweep(_: object, impulses: list[Scalar]) -> list[Scalar]:
             impulses = list(impulses)
@@ -108,7 +145,7 @@ class PGS(ContactModel):
         def sweep_half_solved(_: object, carry: Carry) -> Carry:
             impulses, velocity = list(carry[0]), carry[1]
             for block, place in zip(system.blocks, system.first_rows, strict=True):
-                changes = relaxed(system, block, place, impulses, velocity, push)
+                changes = relax_rows(system, block, place, impulses, velocity, push_trial)
                 velocity = system.with_impulses(velocity, changes, place)
             return impulses, velocity
 
@@ -119,38 +156,6 @@ class PGS(ContactModel):
             self.iterations, sweep_half_solved, (first, system.with_impulses(system.free_velocity, first))
         )
         return system.factor.finish_half_solve(velocity), impulses
-
-
-def relaxed(
-    system: System, block: Block, place: int, impulses: list[Scalar], velocity: Sequence[Scalar], push: Clip
-) -> list[Scalar]:
-    """Relax a block of impulses in place.
-
-    Args:
-        system: of the block.
-        block: to relax.
-        place: of its first row.
-        impulses: of all rows.
-        velocity: half-solved, before.
-        push: see `Block.sweep`.
-
-    Returns:
-        By how much each has changed.
-    """
-    end = place + len(block.rows)
-    before = impulses[place:end]
-    speeds = [system.speed(i, velocity) + system.softness[i] * impulses[i] for i in range(place, end)]
-
-    def changes() -> list[Scalar]:
-        pairs = zip(impulses[place:end], before, strict=True)
-        return [0.0 if new is old else new - old for new, old in pairs]
-
-    def relax(i: int) -> Scalar:
-        u = speeds[i - place] + dot([system.delassus_entry(i, k) for k in range(place, end)], changes())
-        return impulses[i] - system.gain[i] * u
-
-    block.sweep(impulses, place, relax, push)
-    return changes()
 
 
 def dense(system: System) -> bool:

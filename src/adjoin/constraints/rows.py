@@ -255,3 +255,10 @@ def equalities(state: State, constraints: Sequence[Equality]) -> list[Block]:
         parts = zip(held.rows, held.velocity(), held.error(), (False,) * 3 + (True,) * 3, strict=False)
         found.append(EqualityBlock(tuple(Row(*part) for part in parts)))
     return found
+
+
+def other_blocks(state: State, dt: float, limits: bool, constraints: Sequence[Equality]) -> list[Block]:
+    """All constraints of a state but its contacts: limits, if there are any, friction and equalities."""
+    bounds = joint_limits(state) if limits else []
+    blocks = [*bounds, *joint_frictions(state, dt), *tendon_blocks(state, dt, limits)]
+    return [*blocks, *equalities(state, constraints), *model_equalities(state)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from adjoin.collision.contact_list import Candidates, ContactList, Tangent, Visit
+from adjoin.collision.contact_list import Candidates, ContactList, Reach, Shapes, Tangent, Visit
 from adjoin.constraints.blocks import Block
 from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.rows import Equality
@@ -56,12 +56,14 @@ class ListedSolution(NamedTuple):
         visit: Calls `write(slot, [mode, force in world axes], carry)` for each contact, see `ContactList.compacted`.
         modes: What each of the other constraints does.
         acceleration: The acceleration before implicit damping, nv scalars; empty where the solver has none.
+        impulses: What the next step starts from, if the solver is warm.
     """
 
     change: list[Scalar]
     visit: Visit
     modes: list[Scalar]
     acceleration: Sequence[Scalar] = ()
+    impulses: Sequence[Scalar] = ()
 
 
 class Scene(NamedTuple):
@@ -74,6 +76,7 @@ class Scene(NamedTuple):
         constraints: Equalities.
         limits: Whether joints have limits.
         weights: How light bodies and coordinates are.
+        start: What the step before left for this one, if the solver is warm.
     """
 
     state: State
@@ -82,25 +85,30 @@ class Scene(NamedTuple):
     constraints: Sequence[Equality]
     limits: bool
     weights: InverseWeights
+    start: Sequence[Scalar] | None = None
 
 
-class Solver(Protocol):
+class ContactSolver(Protocol):
     """A frozen object: a contact model and the way it is solved."""
 
     @property
     def warm(self) -> bool:
-        """Whether a step starts from the contact impulses of the one before."""
+        """Return whether a step starts from the contact impulses of the one before."""
         ...
 
     @property
-    def elliptic(self) -> bool:
-        """Whether friction is bounded by a cone instead of a pyramid."""
+    def elliptic(self) -> bool | None:
+        """Return whether friction is bounded by a cone instead of a pyramid; None for what the model says."""
         ...
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the numbers that calls may pass as `params`, each as `contact_<name>`."""
+        """Return the names of the numbers that calls may pass as `params`, each as `contact_<name>`."""
         ...
+
+
+class Solver(ContactSolver, Protocol):
+    """A solver of steps that have rows for every point that can touch."""
 
     def solve(self, free: FreeMotion, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> ConstraintSolution:
         """Solve a step with its constraints.
@@ -113,27 +121,16 @@ class Solver(Protocol):
         ...
 
 
-class ListedSolver(Protocol):
+class ListedSolver(ContactSolver, Protocol):
     """A solver of steps whose contacts are a list."""
 
     @property
-    def warm(self) -> bool:
-        """Whether a step starts from the contact impulses of the one before."""
+    def tangent(self) -> Tangent | None:
+        """Return how the list chooses the directions of friction, if it does."""
         ...
 
-    @property
-    def elliptic(self) -> bool | None:
-        """Whether friction is bounded by a cone instead of a pyramid; None for what the model says."""
-        ...
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the numbers that calls may pass as `params`, each as `contact_<name>`."""
-        ...
-
-    @property
-    def tangent(self) -> Tangent:
-        """How the directions of friction are chosen."""
+    def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> Callable[[Shapes], Reach] | None:
+        """Return how near shapes must be for a contact; None if that is the margin of each pair."""
         ...
 
     def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:

@@ -145,7 +145,7 @@ class SemiImplicit:
     ) -> StepResult:
         """Take one step; see `Integrator`."""
         if plant.world.listed:
-            return self._advance_listed(plant, q, v)
+            return self._advance_listed(plant, q, v, start)
         state, free, touching, blocks, solver = self.equations(plant, q, v)
         solution = solver.solve(free, blocks, start)
         place, velocity, acceleration = self._moved(state, free, solution.change)
@@ -153,16 +153,21 @@ class SemiImplicit:
         result = StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
         return self._with_activation(result._replace(beginning_acceleration=acceleration), plant, state)
 
-    def _advance_listed(self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar]) -> StepResult:
+    def _advance_listed(
+        self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None
+    ) -> StepResult:
         """One step whose contacts are a list."""
         state, solver, free = self.free_motion(plant, q, v)
         world = plant.world
-        contacts = find_contacts(state, world.candidates, solver.tangent) if world.candidates.pairs else None
-        scene = Scene(state, world.candidates, contacts, world.constraints, world.limits, world.inverse_weights)
+        candidates, contacts = world.candidates, None
+        if candidates.pairs:
+            contacts = find_contacts(state, candidates, solver.tangent, solver.reach(free, state, candidates))
+        scene = Scene(state, candidates, contacts, world.constraints, world.limits, world.inverse_weights, start)
         solution = solver.solve_listed(free, scene)
         place, velocity, acceleration = self._moved(state, free, solution.change)
-        touching = Listed(contacts, world.candidates.max_contacts, solution.visit)
-        result = StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
+        touching = Listed(contacts, candidates.max_contacts, solution.visit)
+        impulses = list(solution.impulses)
+        result = StepResult(place, velocity, acceleration, impulses, touching, solution.modes, _stages(free))
         result = result._replace(beginning_acceleration=solution.acceleration or acceleration)
         return self._with_activation(result, plant, state)
 

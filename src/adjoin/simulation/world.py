@@ -28,18 +28,9 @@ from adjoin.compiler.runtime.function import Table
 from adjoin.constraints.blocks import Block, UnilateralBlock
 from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.pgs import PGS
-from adjoin.constraints.rows import (
-    GROUND,
-    Contact,
-    Equality,
-    contacts,
-    equalities,
-    joint_frictions,
-    joint_limits,
-    model_equalities,
-    tendon_blocks,
-)
+from adjoin.constraints.rows import GROUND, Contact, Equality, contacts, other_blocks
 from adjoin.constraints.solver import ListedSolver, Solver
+from adjoin.constraints.warm_start import warm_size
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, State
 from adjoin.errors import AdjoinWarning, InputError, warn_caller
@@ -90,6 +81,8 @@ class World:
         limits: Whether joints have limits.
         terrain: The ground, if it is not flat.
         max_contacts: How many contacts an environment may have, where they are a list; None for a default.
+        as_list: Whether contacts are a list, whose length is what touches, instead of rows for every point that can
+            touch, where the solver can do either.
         residual: What the model lacks: a traced function of what a step has and of named tensors, that returns
             additions by name: "force", nv generalized forces, or any parameter in its shape.
     """
@@ -103,6 +96,7 @@ class World:
     limits: bool = True
     terrain: Heightfield | None = None
     max_contacts: int | None = None
+    as_list: bool = False
     residual: Residual | None = None
 
     @classmethod
@@ -127,7 +121,7 @@ class World:
             ground = (floating and loose and _would_touch(model, pairs)) or terrain is not None
         model = with_ground(model) if ground else model
         candidates, _ = collision_pairs.pairs(model, pairs, ignore, self_collision)
-        if pairs is None and not is_listed(options.get("contact")):
+        if pairs is None and not _only_lists(options.get("contact")):
             candidates = _with_closed_form(model, candidates)
         if terrain is not None:
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
@@ -145,10 +139,10 @@ class World:
         chosen.__dict__["_traced_constraints"] = world._traced_constraints  # they are the same
         return chosen
 
-    @property
+    @cached_property
     def listed(self) -> bool:
         """Return whether the contacts of a step are a list, whose length is what touches."""
-        return is_listed(self.contact)
+        return _only_lists(self.contact) or (self.as_list and is_listed(self.contact) and bool(self.pairs))
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -165,8 +159,13 @@ class World:
     @cached_property
     def carry(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of what a step hands to the next."""
-        rows = sum(len(contact.block.rows) for contact in self.contacts)
-        memory = {"impulses": (rows,)} if self.contact.warm and rows else {}
+        if not self.contact.warm:
+            rows = 0
+        elif self.listed:
+            rows = warm_size(self.candidates)
+        else:
+            rows = sum(len(contact.block.rows) for contact in self.contacts)
+        memory = {"impulses": (rows,)} if rows else {}
         if self.model.na:
             memory["activation"] = (self.model.na,)
         return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **memory}
@@ -239,9 +238,7 @@ class World:
 
     def other_blocks(self, state: State) -> list[Block]:
         """Return all constraints of a state but its contacts."""
-        limits = joint_limits(state) if self.limits else []
-        blocks = [*limits, *joint_frictions(state, self.dt), *tendon_blocks(state, self.dt, self.limits)]
-        return [*blocks, *equalities(state, self.constraints), *model_equalities(state)]
+        return other_blocks(state, self.dt, self.limits, self.constraints)
 
     # The step
 
@@ -413,6 +410,11 @@ class Plant:
 def is_listed(solver: object) -> bool:
     """Whether a solver takes contacts as a list."""
     return hasattr(solver, "solve_listed")
+
+
+def _only_lists(solver: object) -> bool:
+    """Whether a solver takes contacts in no other way."""
+    return is_listed(solver) and not hasattr(solver, "solve")
 
 
 def _stands_on_terrain(model: Model, pair: Pair, chosen: bool) -> bool:

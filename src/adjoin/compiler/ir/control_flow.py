@@ -244,9 +244,14 @@ def _results(body: LoopBody, carry: Any, following: Any) -> list[Expr]:
 
 
 def _as_given(values: Sequence[Expr], like: Sequence[Any], mask: Expr | None = None) -> Iterator[Any]:
-    """The values, as scratch arrays where those that they stand for are."""
+    """The values, as scratch arrays where those that they stand for are; masks of branches around hold too."""
     for value, one in zip(values, like, strict=True):
-        yield Scratch(value, mask, one.checked) if isinstance(one, Scratch) else value
+        if not isinstance(one, Scratch):
+            yield value
+        elif mask is None or one.mask is None:
+            yield Scratch(value, one.mask if mask is None else mask, one.checked)
+        else:
+            yield Scratch(value, mask & mask.graph.lift(one.mask), one.checked)
 
 
 def loop(

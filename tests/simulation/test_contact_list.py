@@ -1,0 +1,117 @@
+"""Hard contact on a list of what touches: the same steps and gradients as with rows for every point that can touch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from worlds import UPRIGHT, hopper, tensor
+
+import adjoin
+from adjoin import PGS, AnticipatingAdjoint, Compliant, FrameConstraint, ImplicitAdjoint
+from adjoin.simulation.state import FINE, OVERFLOW
+
+PARAMETERS = ("mass", "geometry_friction", "geometry_size", "geometry_position", "friction")
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+PAIRS = [("foot", "ground"), ("trunk", "ground"), ("foot", "trunk")]
+
+
+def simulators(contact, **options):
+    """A hopper, whose foot can touch its trunk, with rows for every point, and with a list."""
+    sims = []
+    for as_list in (False, True):
+        sim = adjoin.Simulator(hopper(), 2e-3, contact, ground=True, pairs=PAIRS, **options)
+        # Sweeps visit the pairs in one order.
+        sim.world = replace(sim.world, pairs=sim.world.candidates.pairs, as_list=as_list)
+        sims.append(sim)
+    assert [sim.world.listed for sim in sims] == [False, True]
+    return sims
+
+
+def start(batch=8):
+    """Hoppers in all attitudes on the ground or just above it, a joint at its limit, or the foot at the trunk."""
+    q = hopper().neutral((batch,), dtype=torch.float64)
+    q[:, 2] = torch.linspace(0.2, 0.26, batch)
+    q[:, 3:7] = torch.nn.functional.normalize(tensor(*UPRIGHT) + 0.1 * random(batch, 4), dim=-1)
+    q[:, 7], q[:, 8] = torch.linspace(-0.9, 0.5, batch), -0.1005
+    q[::3, 8] = 0.101
+    return q, 0.5 * random(batch, 8, seed=1), random(10, batch, 2, seed=2)
+
+
+def inputs(steps, **params):
+    """The inputs of a rollout by name."""
+    q, v, control = start()
+    return {"q": q, "v": v, "control": control[:steps], **params}
+
+
+def roll(sim, given):
+    """The state after a rollout, and a weighted sum of it and of the forces on the way."""
+    params = {name: value for name, value in given.items() if name in PARAMETERS}
+    path = sim.rollout(sim.state(given["q"], given["v"]), given["control"], params=params, outputs=["contacts"])
+    assert (path.last.status == FINE).all()
+    end = torch.cat([path.last.q, path.last.v], -1)
+    forces = path.outputs["contacts"].force.sum(-2)
+    return end, (end * random(*end.shape, seed=3)).sum() + 1e-4 * (forces * random(*forces.shape, seed=4)).sum()
+
+
+def gradients(sim, given):
+    """The state after a rollout, and the gradients of the sum."""
+    leaves = {name: value.clone().requires_grad_() for name, value in given.items()}
+    end, total = roll(sim, leaves)
+    return end.detach(), dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
+
+
+def assert_equal(found, expected, rtol):
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0.0, atol=rtol * float(value.abs().max()), msg=name)
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        PGS(iterations=7),
+        # Anticipation, and the depth of compliance, reach all points here.
+        PGS(iterations=5, elliptic=True, warm=True, restitution=0.4, adjoint=AnticipatingAdjoint(0.03)),
+        Compliant(depth=0.03),
+    ],
+    ids=["pyramid", "cone", "compliant"],
+)
+def test_steps_and_gradients_are_those_of_the_unrolled_step(contact):
+    unrolled, listed = (gradients(sim, inputs(10)) for sim in simulators(contact))
+    torch.testing.assert_close(listed[0], unrolled[0], rtol=1e-11, atol=1e-11)
+    assert_equal(listed[1], unrolled[1], 1e-9)
+
+
+def test_the_implicit_adjoint_is_the_derivative():
+    held = FrameConstraint("leg", kind="point", position=(0.01, 0.0, 0.24))
+    sim = simulators(PGS(iterations=3000, softness=1e-3, adjoint=ImplicitAdjoint()), constraints=[held])[1]
+    own = sim.model.parameters(dtype=torch.float64)
+    given = inputs(2, **{name: own[name] for name in PARAMETERS})
+    _, found = gradients(sim, given)
+    for name, gradient in found.items():
+        direction = random(*gradient.shape, seed=5)
+        if name == "friction":
+            direction[:6] = 0.0  # of the trunk, which has none, and could not have less
+        ahead, behind = (roll(sim, {**given, name: given[name] + side * direction})[1] for side in (1e-7, -1e-7))
+        expected = float(ahead - behind) / 2e-7
+        assert float((gradient * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
+
+
+def test_an_environment_does_not_depend_on_its_neighbors():
+    sim = simulators(PGS(warm=True))[1]
+    q, v, control = start()
+    together = sim.rollout(sim.state(q, v), control).last
+    for i in (0, 3):
+        alone = sim.rollout(sim.state(q[i : i + 1], v[i : i + 1]), control[:, i : i + 1]).last
+        assert torch.equal(alone.v[0], together.v[i])
+
+
+def test_more_contacts_than_there_is_room_for_are_reported():
+    sim = simulators(PGS(), max_contacts=2)[1]
+    q = hopper().neutral((2,), dtype=torch.float64)
+    q[:, 2] = tensor(0.0, 5.0)
+    assert sim.step(sim.state(q)).status.tolist() == [OVERFLOW, FINE]
