@@ -522,32 +522,7 @@ case(
     "mjcf: nan range",
     mjcf(world='<body name="b"><joint name="j" range="nan 1" limited="true"/><geom size="1"/></body>'),
 )
-case(
-    "mjcf: tendon",
-    mjcf(
-        '<tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon>',
-        world='<body><joint name="j"/><geom size="1"/></body>',
-    ),
-)
-case("mjcf: equality", mjcf('<equality><weld name="w" body1="b"/></equality>'))
-case("mjcf: mocap", mjcf(world='<body name="hand" mocap="true"><geom size="1"/></body>'))
 case("mjcf: fluid", mjcf(before='<option density="1.2"/>'))
-case("mjcf: gravity compensation", mjcf(world='<body name="b" gravcomp="1"><freejoint/><geom size="1"/></body>'))
-case(
-    "mjcf: muscle",
-    mjcf(
-        '<actuator><muscle name="m" joint="j"/></actuator>',
-        world='<body><joint name="j" range="0 1" limited="true"/><geom size="1"/></body>',
-    ),
-)
-case(
-    "mjcf: actuator on a site",
-    mjcf(
-        '<actuator><motor name="m" site="s"/></actuator>',
-        world='<body><freejoint/><geom size="1"/><site name="s"/></body>',
-    ),
-)
-case("mjcf: disabled limits", mjcf(before='<option><flag limit="disable"/></option>'))
 case("mjcf: a copy of a million", mjcf(world=f'<replicate count="1000000">{BALL}</replicate>'))
 case(
     "mjcf: copies of copies",
