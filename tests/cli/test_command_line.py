@@ -203,11 +203,13 @@ def test_info_says_what_is_not_simulated(told, data, tmp_path):
         tmp_path / "scene.xml"
     ).write_text("""<mujoco><worldbody><body name="a"><joint name="j"/><geom type="box" size="1 1 1"/></body>
         <geom type="cylinder" size="1 1"/></worldbody>
-        <tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon></mujoco>""")
+        <tendon><fixed name="t" armature="1"><joint joint="j" coef="1"/></fixed></tendon></mujoco>""")
     assert told("info scene.xml")[0].endswith(
-        "Not simulated\n  tendons (t)\n  contact between box and cylinder, other than by Newton (1 pairs)\n"
+        "Not simulated\n  tendons with armature (t)\n"
+        "  contact between box and cylinder, other than by Newton (1 pairs)\n"
     )
-    assert "not supported: tendons (t); pass --unsupported warn" in told("info scene.xml --unsupported error", 1)[1]
+    refused = told("info scene.xml --unsupported error", 1)[1]
+    assert "not supported: tendons with armature (t); pass --unsupported warn" in refused
 
 
 def test_a_saved_model_is_shown_and_checked(told, tmp_path):
@@ -238,7 +240,8 @@ def test_simulate_writes_the_motion_it_computed(told, data):
     assert (found["steps"], found["environments"], found["written"], found["frozen"]) == (50, 3, ["run.npz"], 0)
     assert found["times_real_time"] == pytest.approx(found["steps_per_second"] * 0.004)
     sim = adjoin.Simulator(adjoin.robots.load("ball"), dt=0.004)
-    q = torch.tensor([0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0], dtype=torch.float64).repeat(3, 1)
+    q = torch.tensor(sim.model.keyframe("home").q, dtype=torch.float64).repeat(3, 1)
+    q[:, 2] += 0.5
     path = sim.rollout(sim.state(q), q.new_zeros(50, 3, 0))
     with np.load("run.npz") as file:
         kept = [*range(0, 50, 4), 50]

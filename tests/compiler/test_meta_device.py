@@ -15,8 +15,9 @@ def test_a_call_on_the_meta_device_gives_shapes_and_names_what_it_would_launch()
     a.sum().backward()
     assert tau.grad is not None
     assert tau.grad.shape == (5, 2)
-    assert [program.name for program in launched(META, torch.float64)] == ["aba(two_link)", "aba(two_link)_vjp"]
-    assert launched(META, torch.float32) == []
+    names = [program.name for program in launched(META, torch.float64)]
+    assert [name for name in names if name.startswith("aba(two_link)")] == ["aba(two_link)", "aba(two_link)_vjp"]
+    assert not [program for program in launched(META, torch.float32) if program.name.startswith("aba(two_link)")]
 
 
 def test_a_gradient_that_is_summed_over_the_batch_has_its_shape_there_too():

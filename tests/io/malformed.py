@@ -522,7 +522,6 @@ case(
     "mjcf: nan range",
     mjcf(world='<body name="b"><joint name="j" range="nan 1" limited="true"/><geom size="1"/></body>'),
 )
-case("mjcf: fluid", mjcf(before='<option density="1.2"/>'))
 case("mjcf: a copy of a million", mjcf(world=f'<replicate count="1000000">{BALL}</replicate>'))
 case(
     "mjcf: copies of copies",

@@ -112,13 +112,13 @@ def test_the_options_that_make_a_file_load_are_found(tmp_path):
 
 def test_each_unsupported_part_of_an_mjcf_is_a_problem(tmp_path):
     pytest.importorskip("mujoco")
-    document = """<mujoco><option density="1"/><worldbody><body name="a"><joint name="j"/><geom size="1"/>
-        <site name="s"/></body></worldbody>
-        <tendon><fixed name="t"><joint joint="j" coef="1"/></fixed></tendon></mujoco>"""
+    document = """<mujoco><option><flag override="enable"/></option>
+        <worldbody><body name="a"><joint name="j"/><geom size="1"/><site name="s"/></body></worldbody>
+        <tendon><fixed name="t" armature="1"><joint joint="j" coef="1"/></fixed></tendon></mujoco>"""
     path = written(document, tmp_path)
     found = find(path)
     assert [error.parts for error in found.errors] == [
-        ("tendons (t)",),
-        ("fluid forces (option density, viscosity, wind)",),
+        ("tendons with armature (t)",),
+        ("contact override (option flag)",),
     ]
     assert found.remedy == {"unsupported": "warn"}

@@ -188,7 +188,7 @@ def test_continuity_holds_windows_together():
         shooting.solve(20)
         path = sim.rollout(
             sim.state(shooting.q[0] + shooting.start[0], shooting.v[0] + shooting.start[1]),
-            torch.zeros(20, 0, dtype=torch.float64),
+            torch.zeros(20, 1, 0, dtype=torch.float64),
             learned(),
         )
         ends, starts = (path.q[place].detach().unflatten(0, (5, -1)) for place in (-1, 0))

@@ -422,6 +422,10 @@ def text(name: str) -> str:
     model = recipe.make()
     if "home" not in [key.name for key in model.keyframes]:
         model = standing(model, HOMES.get(name, {}))
+    # The mechanism alone: how steps are taken is up to the simulator, slack tendons do nothing, and a reader finds the
+    # trees of links from the joints.
+    frames = tuple(replace(frame, tree="") for frame in model.frames)
+    model = replace(model, integrator="", timestep=0.0, tendons=(), frames=frames)
     return to_urdf(model, header="\n     ".join(lines))
 
 

@@ -100,7 +100,7 @@ def from_gymnasium(name, kp, kd, pairs, q, drop, **contact):
     file = str(importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets" / f"{name}.xml")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
-        model = with_servos(adjoin.load(file, unsupported="warn"), kp, kd)
+        model = replace(with_servos(adjoin.load(file, unsupported="warn"), kp, kd), integrator="implicitfast")
     mj = touching_only(compiled(mujoco.MjSpec.from_file(file), model), pairs)
     return Case(simulator(model, DT, pairs, **contact), mj, tensor(*q), drop)
 

@@ -36,7 +36,7 @@ def rollout_inputs(dtype, count):
         "control": torch.randn(STEPS, count, 2, generator=generator, dtype=dtype),
     }
     own = sim.model.parameters(dtype=dtype)
-    return found | {name: value.expand(count, *value.shape).clone() for name, value in own.items()}
+    return found | {name: value.expand(count, *value.shape).clone() for name, value in own.items() if value.numel()}
 
 
 def environment(name, tensor, index):
@@ -83,7 +83,7 @@ def test_nothing_goes_wrong_without_a_bad_environment(dtype):
     assert (path.outputs["contacts"].force[..., 2] > 0.0).any()
     assert all(gradient.isfinite().all() for gradient in gradients.values())
     unused = {name for name, gradient in gradients.items() if not gradient.any()}
-    assert unused <= {*UNBOUNDED, "frame_position", "frame_rotation"}
+    assert unused <= {*UNBOUNDED, "actuator_dynamics", "frame_position", "frame_rotation"}
 
 
 @pytest.mark.parametrize("dtype", SIZES)
