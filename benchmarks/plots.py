@@ -113,11 +113,11 @@ def page(name: str, found: dict[str, Any]) -> str:
     parts = [HEADS[name]]
     for stem, result in found.items():
         machine = result["machine"]
-        parts.append(f"## {machine.get('gpu', machine['cpu'])}\n")
-        load = f"load before the run {machine['load']}, " if "load" in machine else ""
+        parts.append(f"## {machine.get('gpu') or machine['cpu']}\n")
+        words = {"cpu": "CPU {}", "torch": "torch {}", "load": "load before the run {}", "threads": "{} thread(s)"}
+        facts = ", ".join(word.format(machine[key]) for key, word in words.items() if key in machine)
         parts.append(
-            f"CPU {machine['cpu']}, torch {machine['torch']}, {load}{machine['threads']} thread(s). As printed by\n\n"
-            f"    {result.get('command', f'python benchmarks/{name}.py')}\n"
+            f"{facts and facts + '. '}As printed by\n\n    {result.get('command', f'python benchmarks/{name}.py')}\n"
         )
         for section in dict.fromkeys(f.get("section", "") for f in result["figures"].values()):
             title = TITLES.get((name, section)) or ("Compile times" if section == "compile" else section.capitalize())

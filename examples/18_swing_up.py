@@ -41,6 +41,7 @@ class Task:
                 model,
                 bodies=(cart, *(replace(body, parent=body.parent + 1) for body in model.bodies)),
                 frames=tuple(x if x.body == WORLD else replace(x, body=x.body + 1) for x in model.frames),
+                keyframes=(),
             )
         motors = tuple(Actuator(name, name, control_range=(-most, most)) for name, most in self.motors.items())
         return replace(model, name=self.name, geometries=(), actuators=motors)

@@ -91,8 +91,8 @@ def test_what_mujoco_says_has_a_place():
         adjoin.load("<mujoco>\n<worldbody>\n<geom sise='1'/>\n</worldbody>\n</mujoco>")
     assert (caught.value.line, "MuJoCo" in caught.value.problem) == (3, True)
     with pytest.raises(UnsupportedError) as caught:
-        adjoin.load("<mujoco><option density='1'/><worldbody/></mujoco>", strict=True)
-    assert caught.value.parts == ("fluid forces (option density, viscosity, wind)",)
+        adjoin.load("<mujoco><option><flag override='enable'/></option><worldbody/></mujoco>", strict=True)
+    assert caught.value.parts == ("contact override (option flag)",)
 
 
 def test_input_errors_are_value_errors():

@@ -162,9 +162,16 @@ def test_both_backward_passes_agree(second_order: bool) -> None:
     assert_backward_passes_agree(solver, found, FusedBackwardPass, StepwiseBackwardPass, 1e-8)
 
 
+def unlimited(model: adjoin.Model) -> adjoin.Model:
+    """The model with motors of any strength."""
+    joints = [replace(body.joint, effort_limit=math.inf) for body in model.bodies]
+    bodies = tuple(replace(body, joint=joint) for body, joint in zip(model.bodies, joints, strict=True))
+    return replace(model, bodies=bodies)
+
+
 @pytest.mark.parametrize("weight", [0.05, 1.0])
 def test_the_backward_pass_by_inverse_dynamics_agrees(weight: float) -> None:
-    model = adjoin.robots.load("two_link")
+    model = unlimited(adjoin.robots.load("two_link"))
     motors = [replace(motor, gear=(2.0 + i,)) for i, motor in enumerate(model.actuators)]
     sim = adjoin.Simulator(replace(model, actuators=tuple(motors)), dt=1e-3, pairs=[], limits=False)
 
@@ -359,7 +366,7 @@ def test_a_problem_that_is_not_a_number_touches_no_other(where: str, contact: bo
 
 
 def test_a_guess_that_explodes_has_not_converged() -> None:
-    sim = slider()
+    sim = adjoin.Simulator(unlimited(adjoin.load(SLIDER)).with_motors(), dt=0.05, limits=False)
     solver = ILQR(sim, lambda q, v, control: 1e-3 * control, limits=False)
     found = solver.solve(sim.state(batch=1, dtype=torch.float64), torch.full((5, 1, 1), 1e9, dtype=torch.float64))
     assert bool(found.history[0].isinf().all())
