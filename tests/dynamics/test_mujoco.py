@@ -72,8 +72,6 @@ def quiet(m):
     """MuJoCo's model without contacts and what else we do not simulate: only the rigid-body dynamics is left."""
     flags = mujoco.mjtDisableBit
     m.opt.disableflags |= int(flags.mjDSBL_CONSTRAINT) | int(flags.mjDSBL_ACTUATION)
-    m.opt.density = m.opt.viscosity = 0.0
-    m.opt.wind[:] = 0.0
     m.tendon_stiffness[:] = m.tendon_damping[:] = m.tendon_armature[:] = 0.0
     m.body_gravcomp[:] = 0.0
     return m
