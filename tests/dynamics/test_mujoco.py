@@ -7,6 +7,7 @@ du/dt = T a + T' v with T' v = R (omega x v), forces are Tᵀ of MuJoCo's, and M
 import functools
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +33,8 @@ STATES = 112  # full vectors of eight
 MOVING = [name for name in MJCFS if name != "mujoco/msh.xml"]  # msh.xml has meshes only
 
 # MuJoCo has followers only as soft constraints (Panda's second finger) and refuses links without mass (the humanoid's,
-# whose MJCF is among those above).
-ZOO = [name for name in adjoin.robots.names() if name not in ("panda", "humanoid")]
+# the hopper's and the cheetah's, whose MJCFs are among those above).
+ZOO = [name for name in adjoin.robots.names() if name not in ("panda", "humanoid", "hopper", "half_cheetah")]
 
 EVERY_JOINT = """
 <mujoco>
@@ -72,8 +73,9 @@ def quiet(m):
     """MuJoCo's model without contacts and what else we do not simulate: only the rigid-body dynamics is left."""
     flags = mujoco.mjtDisableBit
     m.opt.disableflags |= int(flags.mjDSBL_CONSTRAINT) | int(flags.mjDSBL_ACTUATION)
+    m.opt.density = m.opt.viscosity = 0.0
+    m.opt.wind[:] = 0.0
     m.tendon_stiffness[:] = m.tendon_damping[:] = m.tendon_armature[:] = 0.0
-    m.body_gravcomp[:] = 0.0
     return m
 
 
@@ -105,7 +107,7 @@ def mirrored(model):
 
 @functools.cache
 def pair(name):
-    """MuJoCo's model and ours, whose dry friction is left out: MuJoCo has it as a constraint."""
+    """MuJoCo's model and ours in a vacuum, with slack tendons and without dry friction, a constraint in MuJoCo."""
     if name == "every joint":
         m, model = mujoco.MjModel.from_xml_string(EVERY_JOINT), load(EVERY_JOINT)
     elif name in ZOO:
@@ -119,7 +121,9 @@ def pair(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ModelWarning)
             model = load(MJCFS[name], unsupported="warn")
-    return quiet(m), model.with_parameters({"friction": torch.zeros(model.nv)})
+    slack = {name: torch.zeros(len(model.tendons)) for name in ("tendon_stiffness", "tendon_damping")}
+    model = replace(model, medium=type(model.medium)())
+    return quiet(m), model.with_parameters({"friction": torch.zeros(model.nv), **slack})
 
 
 def turned(model, q, v):
