@@ -7,11 +7,11 @@ import pytest
 import torch
 from random_programs import _bounded, _grow
 
-from adjoin.compiler.maps import cuda
 from adjoin.compiler.maps.reference import interpret_rollout
 from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
+from adjoin.compiler.runtime.cuda.maps import MapTarget
 from adjoin.errors import InputError, TraceError
 from adjoin.trace import tanh
 
@@ -129,7 +129,7 @@ def test_checkpoints_and_kept_states_do_not_change_a_bit():
 
 
 def test_threads_do_not_change_a_bit_and_variants_do_not_touch_each_other(monkeypatch):
-    monkeypatch.setattr("adjoin.compiler.maps.cpu.WORTHWHILE", 0)
+    monkeypatch.setattr("adjoin.compiler.runtime.cpu.maps.WORTHWHILE", 0)
     runner = random_runner(1)
     state, parameters, controls = random_inputs(batch=(4,), dtype=torch.float32)
     threads = torch.get_num_threads()
@@ -155,7 +155,7 @@ def test_every_kernel_is_written_for_gpus():
     adjoint = runner.sequence.adjoint({"k", "m", "h", "u"})
     for task in (*runner.sequence.forward, *adjoint.tasks):
         for bits in (32, 64):
-            made = cuda.MapTarget(target, task.map.digest, task.map)
+            made = MapTarget(target, task.map.digest, task.map)
             assert ".entry kernel" in target.ptx(made.render(None, made.lanes(bits)[0]).text)
 
 

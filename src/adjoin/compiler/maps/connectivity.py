@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from adjoin.compiler.maps.plan import Binding, padded
+from adjoin.compiler.runtime.map_plan import Binding, padded
 from adjoin.errors import InputError
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from adjoin.compiler.maps.access import Kind
+from adjoin.compiler.codegen.map_access import Kind
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Sort, after
 from adjoin.compiler.runtime.interpreter import interpret

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from adjoin.compiler.codegen.map_access import Access, Kind, Map
 from adjoin.compiler.ir.program import TensorSpec, trace
-from adjoin.compiler.maps.access import Access, Kind, Map
 from adjoin.compiler.maps.connectivity import IndexTable
-from adjoin.compiler.maps.plan import PADDING, Binding, Cells, Launch, make_launch, padded
 from adjoin.compiler.maps.sequence import Adjoint, Connection, Field, Place, StepSequence, Task, after, columns_of
+from adjoin.compiler.runtime.map_plan import PADDING, Binding, Cells, Launch, make_launch, padded
 from adjoin.errors import InputError
 
 BITS = {torch.float32: 32, torch.float64: 64}
@@ -258,13 +258,13 @@ class StepRunner:
 def backend(device: torch.device) -> Any:
     """Return the module that compiles and runs maps on a device."""
     if device.type == "cuda":
-        from adjoin.compiler.maps import cuda
+        from adjoin.compiler.runtime.cuda import maps
 
-        return cuda
+        return maps
     if device.type == "cpu":
-        from adjoin.compiler.maps import cpu
+        from adjoin.compiler.runtime.cpu import maps
 
-        return cpu
+        return maps
     raise InputError(f"maps over meshes run on 'cpu' and 'cuda', not on {device.type!r}")
 
 

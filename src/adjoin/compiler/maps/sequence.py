@@ -11,9 +11,9 @@ from itertools import chain
 from typing import Any, Literal
 
 from adjoin.compiler.autodiff.derivatives import vjp
+from adjoin.compiler.codegen.map_access import Access, Kind, Map
 from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
-from adjoin.compiler.maps.access import Access, Kind, Map
 from adjoin.errors import TraceError
 
 Role = Literal["state", "parameter", "control", "output", "temporary", "index"]

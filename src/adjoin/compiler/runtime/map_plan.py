@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from adjoin.compiler.maps.access import WORDS, Map
+from adjoin.compiler.codegen.map_access import WORDS, Map
 
 PADDING = 32
 """Columns are padded to a multiple of so many members, so that every vector and warp may read and write in full."""

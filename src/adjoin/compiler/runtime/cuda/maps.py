@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 
+from adjoin.compiler.codegen.map_access import Map
+from adjoin.compiler.codegen.map_memory import Layout, MapMemory
 from adjoin.compiler.codegen.renderer import Rendered, Renderer
 from adjoin.compiler.codegen.writer import Lane, Writer
-from adjoin.compiler.maps.access import Map
-from adjoin.compiler.maps.memory import Layout, MapMemory
-from adjoin.compiler.maps.plan import Cells, Launch
 from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.frame import BLOCK, REGISTERS, LocalStorage
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.staging import WARP
+from adjoin.compiler.runtime.map_plan import Cells, Launch
 from adjoin.errors import CompileError, InputError
 
 GRAPH = 64  # steps of a graph of a long run, whose own cost vanishes beside them; a quarter of it in short runs

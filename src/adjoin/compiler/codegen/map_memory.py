@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from adjoin.compiler.codegen.map_access import WORDS, Access, Kind, Map
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.program import TensorSpec
-from adjoin.compiler.maps.access import WORDS, Access, Kind, Map
 
 CHUNK = 512
 """Lanes whose sums share a slot on a CPU, whatever the number of threads, so that sums have the same bits."""

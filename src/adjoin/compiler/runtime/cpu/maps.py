@@ -11,15 +11,15 @@ from typing import Any
 import llvmlite.binding as llvm
 import torch
 
+from adjoin.compiler.codegen.map_access import Map
+from adjoin.compiler.codegen.map_memory import CHUNK, Layout, MapMemory
 from adjoin.compiler.codegen.renderer import Rendered, Renderer
 from adjoin.compiler.codegen.writer import Lane, Writer
-from adjoin.compiler.maps.access import Map
-from adjoin.compiler.maps.memory import CHUNK, Layout, MapMemory
-from adjoin.compiler.maps.plan import Cells, Launch
 from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.frame import ThreadStorage
 from adjoin.compiler.runtime.cpu.kernel import CpuTarget, host
+from adjoin.compiler.runtime.map_plan import Cells, Launch
 from adjoin.errors import CompileError
 
 WORTHWHILE = 30_000  # vector instructions a step from which a second thread pays: barriers cost about a microsecond
