@@ -7,11 +7,13 @@ import pytest
 import torch
 from random_programs import _bounded, _grow
 
+from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.reference import interpret_rollout
-from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
-from adjoin.compiler.runtime.cuda.maps import MapTarget
+from adjoin.compiler.runtime.cuda.maps import render
+from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.errors import InputError, TraceError
 from adjoin.trace import tanh
 
@@ -155,8 +157,8 @@ def test_every_kernel_is_written_for_gpus():
     adjoint = runner.sequence.adjoint({"k", "m", "h", "u"})
     for task in (*runner.sequence.forward, *adjoint.tasks):
         for bits in (32, 64):
-            made = MapTarget(target, task.map.digest, task.map)
-            assert ".entry kernel" in target.ptx(made.render(None, made.lanes(bits)[0]).text)
+            made = MapTarget(target, task.map, render)
+            assert ".entry kernel" in target.ptx(made.render(task.map.program, made.lanes(bits)[0]).text)
 
 
 def test_errors_say_what_would_be_right():

@@ -1,6 +1,6 @@
 """Heat, solids, particles and cloth: physics of one element, node or particle, mapped over all of them."""
 
-from adjoin.compiler.maps.rollout import Checkpoints
+from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.continuum.bodies import BodyState
 from adjoin.continuum.cloth import Cloth, ClothMaterial
 from adjoin.continuum.colliders import Collider, Motion

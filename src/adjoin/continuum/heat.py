@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.checkpoints import Checkpoints
+from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum.mesh import Mesh
 from adjoin.errors import InputError

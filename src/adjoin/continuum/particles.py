@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.checkpoints import Checkpoints
+from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Sort, Stage, StepSequence
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.colliders import Collider, Motion

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from adjoin.compiler.maps.rollout import Checkpoints, StepRunner
+from adjoin.compiler.maps.checkpoints import Checkpoints
+from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum.bodies import BodyState, lumped, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion

@@ -18,8 +18,9 @@ from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.frame import ThreadStorage
-from adjoin.compiler.runtime.cpu.kernel import CpuTarget, host
+from adjoin.compiler.runtime.cpu.kernel import host
 from adjoin.compiler.runtime.map_plan import Cells, Launch
+from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.errors import CompileError
 
 WORTHWHILE = 30_000  # vector instructions a step from which a second thread pays: barriers cost about a microsecond
@@ -180,37 +181,8 @@ done:
 """
 
 
-@dataclass(frozen=True)
-class MapTarget:
-    """A CPU to compile a map for; see `adjoin.compiler.runtime.backend.Target`."""
-
-    cpu: CpuTarget
-    digest: str
-    map: Map
-
-    def __repr__(self) -> str:
-        return f"map {self.digest} for {self.cpu!r}"
-
-    @property
-    def description(self) -> str:
-        """Return what it is, for messages."""
-        return self.cpu.description
-
-    def lanes(self, bits: int) -> tuple[Lane, ...]:
-        """Return vectors: sets have many members."""
-        return (self.cpu.lane(bits),)
-
-    def render(self, program: Any, lane: Lane) -> Rendered:
-        """Return the kernel `void kernel(words, step, variant, begin, end)` for a range of lanes."""
-        return render(self.map, lane)
-
-    def compile(self, rendered: Rendered) -> bytes:
-        """Return machine code."""
-        return self.cpu.compile(rendered)
-
-
 def render(map_: Map, lane: Lane) -> Rendered:
-    """Return the kernel in LLVM IR."""
+    """Return the kernel `void kernel(words, step, variant, begin, end)` for a range of lanes, in LLVM IR."""
     layout: Any = Layout(map_)
     w = Writer(lane)
     words = []
@@ -246,10 +218,10 @@ class CpuMap:
 
     def __init__(self, map_: Map, bits: int, cache: Cache | None = None):
         self.map = map_
-        target = MapTarget(host(), map_.digest, map_)
+        target = MapTarget(host(), map_, render)
         (lane,) = target.lanes(bits)
         binary = build(map_.program, lane, target, cache or Cache())
-        self.engine = llvm.create_lljit_compiler(target.cpu.machine(), use_jit_link=True)
+        self.engine = llvm.create_lljit_compiler(host().machine(), use_jit_link=True)
         library = llvm.JITLibraryBuilder().add_object_img(binary.code).export_symbol("kernel")
         self.library = library.link(self.engine, "kernel")
         self.address: int = self.library["kernel"]

@@ -19,6 +19,7 @@ from adjoin.compiler.runtime.cuda.frame import BLOCK, REGISTERS, LocalStorage
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.staging import WARP
 from adjoin.compiler.runtime.map_plan import Cells, Launch
+from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.errors import CompileError, InputError
 
 GRAPH = 64  # steps of a graph of a long run, whose own cost vanishes beside them; a quarter of it in short runs
@@ -262,42 +263,13 @@ def sort_launches(cells: Cells) -> list[Launch]:
     ]
 
 
-@dataclass(frozen=True)
-class MapTarget:
-    """A GPU to compile a map for; see `adjoin.compiler.runtime.backend.Target`."""
-
-    gpu: CudaTarget
-    digest: str
-    map: Map
-
-    def __repr__(self) -> str:
-        return f"map {self.digest} for {self.gpu!r}"
-
-    @property
-    def description(self) -> str:
-        """Return what it is, for messages."""
-        return self.gpu.description
-
-    def lanes(self, bits: int) -> tuple[Lane, ...]:
-        """Return the lane type of a thread."""
-        return self.gpu.lanes(bits)
-
-    def render(self, program: Any, lane: Lane) -> Rendered:
-        """Return the text of the kernel."""
-        return render(self.map, lane)
-
-    def compile(self, rendered: Rendered) -> bytes:
-        """Return machine code."""
-        return self.gpu.compile(rendered)
-
-
 class CudaMap:
     """A map on one GPU, for one float format."""
 
     def __init__(self, map_: Map, bits: int, device: torch.device, cache: Cache | None = None):
         self.map = map_
         major, minor = torch.cuda.get_device_capability(device)
-        target = MapTarget(CudaTarget(major * 10 + minor), map_.digest, map_)
+        target = MapTarget(CudaTarget(major * 10 + minor), map_, render)
         (lane,) = target.lanes(bits)
         binary = build(map_.program, lane, target, cache or Cache())
         with torch.cuda.device(device):
