@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from adjoin.continuum import Checkpoints
-from adjoin.continuum.particles import ParticleMaterial, Particles
+from adjoin.continuum import Checkpoints, ParticleMaterial, Particles
 
 
 def blocks(boxes: list[tuple[list[float], list[float], int]], spacing: float, offset: list[float]) -> tuple[Any, Any]:

@@ -8,7 +8,8 @@ from adjoin.continuum.files import read_mesh, write_vtk, write_vtk_series
 from adjoin.continuum.heat import Heat, HeatMaterial, HeatPath, Laser
 from adjoin.continuum.implicit_heat import ConjugateGradients, ImplicitHeat
 from adjoin.continuum.mesh import Mesh, box_mesh
-from adjoin.continuum.particles import ParticleMaterial, Particles, ParticleState
+from adjoin.continuum.particle_materials import ParticleMaterial
+from adjoin.continuum.particles import Particles, ParticleState
 from adjoin.continuum.solids import Solid, SolidMaterial
 
 __all__ = [

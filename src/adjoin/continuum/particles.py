@@ -19,43 +19,9 @@ from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Sort, Stage, StepSequence
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.particle_materials import MEMORY, ParticleMaterial, respond
 from adjoin.errors import InputError
-from adjoin.trace import floor, log, maximum, minimum, select, sqrt
-
-MATERIALS = ("elastic", "neo_hookean", "liquid")
-
-
-@dataclass(frozen=True)
-class ParticleMaterial:
-    """A material of particles.
-
-    Attributes:
-        kind: "elastic" (fixed corotated, in two dimensions), "neo_hookean" or "liquid" (weakly compressible).
-        density: kg/m³, of a two-dimensional body kg/m².
-        young: Young's modulus, Pa; of a liquid its bulk modulus.
-        poisson: Poisson's ratio, at least 0 and less than 0.5.
-    """
-
-    kind: str = "neo_hookean"
-    density: float = 1000.0
-    young: float = 1e5
-    poisson: float = 0.3
-
-    def __post_init__(self):
-        if self.kind not in MATERIALS:
-            raise InputError(f"particles: no material {self.kind!r}; materials: {', '.join(MATERIALS)}")
-        if not (self.density > 0 and self.young > 0 and 0 <= self.poisson < 0.5):
-            raise InputError(
-                f"particles: a physical material has density, young > 0 and 0 <= poisson < 0.5, got {self}"
-            )
-
-    @property
-    def lame(self) -> tuple[float, float]:
-        """Return shear modulus and Lamé's first parameter."""
-        if self.kind == "liquid":
-            return 0.0, self.young
-        shear = self.young / (2 * (1 + self.poisson))
-        return shear, self.young * self.poisson / ((1 + self.poisson) * (1 - 2 * self.poisson))
+from adjoin.trace import floor, maximum, minimum, select, sqrt
 
 
 @dataclass(frozen=True)
@@ -69,6 +35,8 @@ class ParticleState:
         F: deformation gradient, (*batch, particles, dim, dim).
         wrench: force and torque on every collider about its origin, in each step, (steps, *batch, colliders, 6); None
             if there are no colliders, and of a start.
+        memory: of snow the volume ratio of its plastic deformation, of sand the logarithm of the volume that it has
+            gained, (*batch, particles); None of other materials.
     """
 
     x: torch.Tensor
@@ -76,6 +44,7 @@ class ParticleState:
     C: torch.Tensor
     F: torch.Tensor
     wrench: torch.Tensor | None = None
+    memory: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +81,6 @@ class Particles:
             raise InputError(
                 f"particles: a grid has 2 or 3 axes of at least {2 * self.boundary + 2} cells, got {self.cells}"
             )
-        if self.material.kind == "elastic" and self.dim == 3:
-            raise InputError("particles: 'elastic' is for two dimensions; use 'neo_hookean' in three")
         if self.colliders and self.dim == 2:
             raise InputError("particles: colliders are for three dimensions")
         shear, first = self.material.lame
@@ -140,7 +107,12 @@ class Particles:
                     f"the grid's inside, {low:.4g} to {count * self.spacing - low:.4g}"
                 )
         eye = torch.eye(self.dim, dtype=x.dtype, device=x.device).expand(*x.shape, self.dim)
-        return ParticleState(x, torch.zeros_like(x) if v is None else v, torch.zeros_like(eye), eye.clone())
+        rest = torch.zeros_like(x) if v is None else v
+        return ParticleState(x, rest, torch.zeros_like(eye), eye.clone(), memory=self._memory(x))
+
+    def _memory(self, x: torch.Tensor) -> torch.Tensor | None:
+        """Return what particles of a plastic material remember at the start."""
+        return torch.full_like(x[..., 0], MEMORY[self.material.kind]) if self.material.plasticity else None
 
     def rollout(
         self,
@@ -166,7 +138,8 @@ class Particles:
             steps: how many, if there is no activation.
             motion: of the colliders; by default they rest at the origin.
             params: "density", "shear" and "first" (Lamé's parameters) for all particles or for each,
-                (*batch, particles), and "gravity", (*batch, dim).
+                (*batch, particles), "gravity", (*batch, dim), and of snow "compression", "stretch" and "hardening",
+                of sand "friction_angle", (*batch).
             keep: return states at the start and after every so many steps; by default only the last.
             checkpoints: what to keep for the gradient.
         """
@@ -177,6 +150,7 @@ class Particles:
         gravity = self.gravity or (*[0.0] * (self.dim - 1), -9.81)
         given = dict(params or {})
         defaults = {"density": self.material.density, "shear": shear, "first": first, "gravity": gravity}
+        defaults |= self.material.plasticity
         for name in given:
             if name not in defaults:
                 raise InputError(f"particles: no parameter {name!r}; parameters: {', '.join(defaults)}")
@@ -186,7 +160,8 @@ class Particles:
             parameters[name] = (
                 value if value.dim() and value.shape[-1] == count else value[..., None].expand(*value.shape, count)
             )
-        parameters["gravity"] = given.get("gravity", torch.tensor(gravity, dtype=x.dtype, device=x.device))
+        for name in ("gravity", *self.material.plasticity):
+            parameters[name] = given.get(name, torch.tensor(defaults[name], dtype=x.dtype, device=x.device))
         size = torch.as_tensor(volume, dtype=x.dtype, device=x.device)
         parameters["volume"] = size.expand(count) if size.dim() == 0 else size
         parameters["node"] = self._nodes(x)
@@ -197,8 +172,12 @@ class Particles:
             controls["activation"], parameters["muscle"] = activation, muscle
             steps = len(activation)
         controls |= contact.controls(self.colliders, motion, steps, x)
+        start = {"x": x, "v": state.v, "C": state.C, "F": state.F}
+        memory = self._memory(x) if state.memory is None else state.memory
+        if memory is not None:
+            start["memory"] = memory
         states, outputs = runner.rollout(
-            {"x": x, "v": state.v, "C": state.C, "F": state.F},
+            start,
             parameters,
             controls,
             steps=steps,
@@ -248,6 +227,10 @@ class Particles:
             *contact.fields(self.colliders),
         ]
         scatter = {name: Read(name) for name in ("x", "v", "C", "F", "density", "shear", "first", "volume")}
+        if plasticity := self.material.plasticity:
+            fields.append(Field("memory", "particles", (), "state"))
+            fields += [Field(name, None, (), "parameter") for name in plasticity]
+            scatter |= {name: Read(name) for name in ("memory", *plasticity)}
         if self.muscles:
             fields += [
                 Field("activation", None, (self.muscles,), "control"),
@@ -286,19 +269,18 @@ class Particles:
         self, strides: np.ndarray, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
     ) -> Any:
         """Return a particle's cell, its deformation after the step, and what it gives to the nodes around."""
-        dim, h = self.dim, self.spacing
+        h = self.spacing
         first, f, weights = self._weights(x)
         deformed = F + self.dt * (C @ F)
-        stress = self._kirchhoff(deformed, rest["shear"], rest["first"])
+        remembered = ("memory", *self.material.plasticity) if self.material.plasticity else ()
+        numbers = {name: rest[name] for name in ("shear", "first", *remembered)}
+        stress, elastic, memory = respond(self.material.kind, deformed, **numbers)
         if self.muscles:
             fibers = deformed @ rest["muscle"].T  # (dim, muscles)
             for m in range(self.muscles):
                 stress = stress + rest["activation"][m] * np.outer(fibers[:, m], fibers[:, m])
-        if self.material.kind == "liquid":
-            root = _power(_determinant(deformed), dim)
-            deformed = np.array([[root if i == j else 0.0 for j in range(dim)] for i in range(dim)], dtype=object)
         mass = density * volume
-        result: dict[str, Any] = {}
+        result: dict[str, Any] = {} if memory is None else {"memory'": memory}
         if self.colliders:
             force, result["wrench"] = contact.push(self.colliders, x, v, mass, self.dt, rest)
             v = v + self.dt * force / mass
@@ -309,22 +291,7 @@ class Particles:
             distance = np.array([(i - g) * h for i, g in zip(place, f, strict=True)], dtype=object)
             rows.append([*(weight * (mass * v + affine @ distance)), weight * mass])
         cell = sum(base * float(stride) for base, stride in zip(first, strides, strict=True))
-        return result | {"F'": deformed, "momentum": np.array(rows, dtype=object), "cell": cell}
-
-    def _kirchhoff(self, F: Any, shear: Any, first: Any) -> Any:
-        """Return the Kirchhoff stress of a deformation."""
-        dim = self.dim
-        eye = np.eye(dim)
-        J = _determinant(F)
-        if self.material.kind == "liquid":
-            return first * (J - 1.0) * J * eye
-        if self.material.kind == "elastic":  # the rotation of two dimensions is that of (F00 + F11, F10 - F01)
-            a, b = F[0, 0] + F[1, 1], F[1, 0] - F[0, 1]
-            inverse = 1.0 / sqrt(a * a + b * b)
-            c, s = a * inverse, b * inverse
-            rotation = np.array([[c, -s], [s, c]], dtype=object)
-            return 2.0 * shear * ((F - rotation) @ F.T) + first * (J - 1.0) * J * eye
-        return shear * (F @ F.T - eye) + first * log(J) * eye
+        return result | {"F'": elastic, "momentum": np.array(rows, dtype=object), "cell": cell}
 
     def _move_grid(self, momentum: Any, node: Any, gravity: Any) -> Any:
         """Return the velocity of a node after the step: gravity, then the walls."""
@@ -357,18 +324,3 @@ class Particles:
             v = v + part
             C = C + np.outer(part, distance)
         return {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": x + self.dt * v}
-
-
-def _determinant(F: Any) -> Any:
-    if len(F) == 2:
-        return F[0, 0] * F[1, 1] - F[0, 1] * F[1, 0]
-    return (
-        F[0, 0] * (F[1, 1] * F[2, 2] - F[1, 2] * F[2, 1])
-        - F[0, 1] * (F[1, 0] * F[2, 2] - F[1, 2] * F[2, 0])
-        + F[0, 2] * (F[1, 0] * F[2, 1] - F[1, 1] * F[2, 0])
-    )
-
-
-def _power(J: Any, dim: int) -> Any:
-    """Return J^(1/dim)."""
-    return sqrt(J) if dim == 2 else J ** (1.0 / 3.0)
