@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adjoin import compat, continuum, control, errors, learn, rl, robots, trace, transforms, viewer
+    from adjoin import compat, continuum, control, coupling, errors, learn, rl, robots, trace, transforms, viewer
     from adjoin.collision.terrain import Heightfield
     from adjoin.compiler.runtime.function import Integer, PerStep, Table, function
     from adjoin.constraints.adjoints import AnticipatingAdjoint, ImplicitAdjoint, UnrolledAdjoint
@@ -113,6 +113,7 @@ __all__ = [
     "continuum",
     "control",
     "coriolis_matrix",
+    "coupling",
     "crba",
     "errors",
     "forest",
@@ -150,7 +151,19 @@ __all__ = [
 
 # Imported when first used, so that importing the package costs nothing that is not used.
 _MODULES = {
-    "adjoin": ("compat", "continuum", "control", "errors", "learn", "rl", "robots", "trace", "transforms", "viewer"),
+    "adjoin": (
+        "compat",
+        "continuum",
+        "control",
+        "coupling",
+        "errors",
+        "learn",
+        "rl",
+        "robots",
+        "trace",
+        "transforms",
+        "viewer",
+    ),
     "adjoin.collision.terrain": ("Heightfield",),
     "adjoin.compiler.runtime.function": ("Integer", "PerStep", "Table", "function"),
     "adjoin.constraints.adjoints": ("AnticipatingAdjoint", "ImplicitAdjoint", "UnrolledAdjoint"),

@@ -12,6 +12,7 @@ from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Field, Read, Stage
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.step_parts import Inputs
 from adjoin.errors import InputError
 
 
@@ -31,7 +32,7 @@ class BodyState:
     wrench: torch.Tensor | None = None
 
 
-def node_fields(colliders: tuple[Collider, ...]) -> list[Field]:
+def node_fields(colliders: tuple[Collider, ...], linked: bool) -> list[Field]:
     """Return the fields of nodes."""
     return [
         Field("x", "nodes", (3,), "state"),
@@ -41,17 +42,18 @@ def node_fields(colliders: tuple[Collider, ...]) -> list[Field]:
         Field("load", "nodes", (3,), "parameter"),
         Field("gravity", None, (3,), "parameter"),
         Field("drag", None, (), "parameter"),
-        *contact.fields(colliders),
+        *contact.fields(colliders, "nodes" if linked else None),
     ]
 
 
-def move_stage(colliders: tuple[Collider, ...], dt: float, forces: Mapping[str, str]) -> Stage:
+def move_stage(colliders: tuple[Collider, ...], dt: float, forces: Mapping[str, str], linked: bool) -> Stage:
     """Return the stage that moves nodes: semi-implicit Euler under forces, gravity, drag and contact.
 
     Args:
         colliders: that push.
         dt: s.
         forces: connections by the field whose contributions come through them.
+        linked: whether links of a robot carry the colliders.
     """
 
     def move(x: Any, v: Any, mass: Any, free: Any, load: Any, gravity: Any, drag: Any, **rest: Any) -> dict[str, Any]:
@@ -60,32 +62,26 @@ def move_stage(colliders: tuple[Collider, ...], dt: float, forces: Mapping[str, 
             force = force + rest[name]
         result: dict[str, Any] = {}
         if colliders:
-            pushed, wrench = contact.push(colliders, x, v, mass, dt, rest)
+            pushed, wrench = contact.push(colliders, x, v, mass, dt, rest, linked)
             force, result["wrench"] = force + pushed, wrench
         after = free * (v + dt * force / mass) / (1.0 + dt * drag)
         return result | {"v'": after, "x'": x + dt * after}
 
     names = ("x", "v", "mass", "free", "load", "gravity", "drag")
     reads = {name: Read(name) for name in names} | {name: Read(name, via) for name, via in forces.items()}
-    return Stage("move", "nodes", move, reads | contact.reads(colliders))
+    return Stage("move", "nodes", move, reads | contact.reads(colliders, linked))
 
 
-def run_body(
-    runner: StepRunner,
-    dt: float,
+def body_inputs(
     state: BodyState,
+    dt: float,
     parameters: dict[str, torch.Tensor],
-    controls: dict[str, torch.Tensor],
     colliders: tuple[Collider, ...],
-    motion: Motion | None,
-    steps: int | None,
     fixed: torch.Tensor | None,
     given: Mapping[str, torch.Tensor],
     names: tuple[str, ...],
-    keep: int | None,
-    checkpoints: Checkpoints | None,
-) -> BodyState:
-    """Run steps of a body of nodes; `parameters` are its own, `given` those of the caller that replace any."""
+) -> Inputs:
+    """Return what a step of a body of nodes takes; `parameters` are its own, `given` those of the caller."""
     x = state.x
     place = {"dtype": x.dtype, "device": x.device}
     nodes = x.shape[-2]
@@ -107,16 +103,23 @@ def run_body(
     free = torch.ones(nodes, **place)
     if fixed is not None:
         free = torch.where(fixed.to(x.device), torch.zeros((), **place), free)
-    controls = dict(controls) | dict(contact.controls(colliders, motion, steps, x))
-    states, outputs = runner.rollout(
-        {"x": x, "v": state.v},
-        parameters | {"free": free},
-        controls,
-        steps=steps,
-        keep=keep,
-        checkpoints=checkpoints,
-    )
-    return BodyState(states["x"], states["v"], outputs.get("wrench"))
+    return Inputs({"x": x, "v": state.v}, parameters | {"free": free}, {})
+
+
+def run_body(
+    runner: StepRunner,
+    inputs: Inputs,
+    colliders: tuple[Collider, ...],
+    motion: Motion | None,
+    steps: int | None,
+    keep: int | None,
+    checkpoints: Checkpoints | None,
+) -> BodyState:
+    """Run steps of a body of nodes."""
+    states, parameters, controls = inputs
+    controls = controls | dict(contact.controls(colliders, motion, steps, states["x"]))
+    found, outputs = runner.rollout(states, parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints)
+    return BodyState(found["x"], found["v"], outputs.get("wrench"))
 
 
 def lumped(elements: np.ndarray, shares: torch.Tensor, nodes: int) -> torch.Tensor:

@@ -10,9 +10,10 @@ import torch
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
-from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
-from adjoin.continuum.bodies import BodyState, lumped, move_stage, node_fields, run_body
+from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
+from adjoin.continuum.bodies import BodyState, body_inputs, lumped, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import atan2, sqrt
 
@@ -131,48 +132,66 @@ class Cloth:
             keep: return states at the start and after every so many steps; by default only the last.
             checkpoints: what to keep for the gradient.
         """
+        inputs = self.inputs(state, fixed=fixed, params=params)
+        return run_body(self._runner(), inputs, self.colliders, motion, steps, keep, checkpoints)
+
+    def inputs(
+        self,
+        state: BodyState,
+        *,
+        fixed: torch.Tensor | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+    ) -> Inputs:
+        """Return what steps take, but for the motion of colliders; see `rollout`."""
         x, material = state.x, self.material
         place = {"dtype": x.dtype, "device": x.device}
         rest = np.asarray(self.nodes, float)
         shares = material.density / 3 * torch.tensor(self.areas, **place)[:, None].expand(-1, 3)
-        parameters = {
-            name: torch.tensor(getattr(material, name), **place) for name in ("young", "poisson", "bending", "drag")
-        }
+        names = ("young", "poisson", "bending")
+        parameters = {name: torch.tensor(getattr(material, name), **place) for name in (*names, "drag")}
         parameters["rest"] = torch.tensor(rest, **place)
         parameters["mass"] = lumped(np.asarray(self.triangles), shares, len(rest))
-        return run_body(
-            self._runner(), self.dt, state, parameters, {}, self.colliders, motion, steps, fixed, dict(params or {}),
-            ("young", "poisson", "bending"), keep, checkpoints,
-        )  # fmt: skip
+        return body_inputs(state, self.dt, parameters, self.colliders, fixed, dict(params or {}), names)
+
+    def result(self, states: Mapping[str, torch.Tensor]) -> BodyState:
+        """Return the state that steps leave."""
+        return BodyState(states["x"], states["v"])
 
     def _runner(self) -> StepRunner:
         if "runner" not in self._cache:
-            hinges = self.hinges
-            fields = [
-                *node_fields(self.colliders),
-                Field("rest", "nodes", (3,), "parameter"),
-                *[Field(name, None, (), "parameter") for name in ("young", "poisson", "bending")],
-                Field("stretching", "triangles", (3,), "temporary", "corners"),
-                Field("bent", "hinges", (3,), "temporary", "edge"),
-            ]
-            corners = {"x": Read("x", "corners"), "rest": Read("rest", "corners")}
-            edge = {"x": Read("x", "edge"), "rest": Read("rest", "edge"), "bending": Read("bending")}
-            forces = {"stretching": "corners"}
-            stages = [
-                Stage("stretch", "triangles", _stretch, corners | {"young": Read("young"), "poisson": Read("poisson")})
-            ]
-            sizes = {"nodes": len(self.nodes), "triangles": len(self.triangles)}
-            tables = {"corners": np.asarray(self.triangles)}
-            if len(hinges):
-                stages.append(Stage("bend", "hinges", _bend, edge))
-                forces["bent"] = "edge"
-                sizes["hinges"], tables["edge"] = len(hinges), hinges
-            else:
-                fields = fields[:-1]
-            stages.append(move_stage(self.colliders, self.dt, forces))
-            connections = [Connection("corners", "triangles", "nodes", 3), Connection("edge", "hinges", "nodes", 4)]
-            self._cache["runner"] = StepRunner(StepSequence(fields, connections, stages), sizes, tables)
+            self._cache["runner"] = self.parts().runner()
         return self._cache["runner"]
+
+    def parts(self, linked: bool = False, count: int = 0) -> StepParts:
+        """Return what a step is made of.
+
+        Args:
+            linked: whether links of a robot carry the colliders.
+            count: of points; the cloth has it.
+        """
+        hinges = self.hinges
+        fields = [
+            *node_fields(self.colliders, linked),
+            Field("rest", "nodes", (3,), "parameter"),
+            *[Field(name, None, (), "parameter") for name in ("young", "poisson", "bending")],
+            Field("stretching", "triangles", (3,), "temporary", "corners"),
+        ]
+        corners = {"x": Read("x", "corners"), "rest": Read("rest", "corners")}
+        edge = {"x": Read("x", "edge"), "rest": Read("rest", "edge"), "bending": Read("bending")}
+        forces = {"stretching": "corners"}
+        stages = [
+            Stage("stretch", "triangles", _stretch, corners | {"young": Read("young"), "poisson": Read("poisson")})
+        ]
+        sizes = {"nodes": len(self.nodes), "triangles": len(self.triangles)}
+        tables = {"corners": np.asarray(self.triangles)}
+        if len(hinges):
+            fields.append(Field("bent", "hinges", (3,), "temporary", "edge"))
+            stages.append(Stage("bend", "hinges", _bend, edge))
+            forces["bent"] = "edge"
+            sizes["hinges"], tables["edge"] = len(hinges), hinges
+        stages.append(move_stage(self.colliders, self.dt, forces, linked))
+        connections = [Connection("corners", "triangles", "nodes", 3), Connection("edge", "hinges", "nodes", 4)]
+        return StepParts(fields, connections, [*stages], sizes, tables, "nodes")
 
 
 def _stretch(x: Any, rest: Any, young: Any, poisson: Any) -> dict[str, Any]:

@@ -71,23 +71,42 @@ class Motion:
         return cls(positions.expand(steps, *positions.shape), rotations.expand(steps, *rotations.shape), still, still)
 
 
-def fields(colliders: Sequence[Collider]) -> list[Field]:
-    """Return the fields of the motion of colliders and of the wrenches on them."""
+MOTION = {
+    "collider_position": (3,),
+    "collider_rotation": (3, 3),
+    "collider_velocity": (3,),
+    "collider_spin": (3,),
+}
+"""The fields of the motion of colliders, and their shapes for one."""
+
+GROUPS = "groups"
+"""The set through which points reach colliders that links of a robot carry: of one group all points read the same."""
+
+GROUP = "group"
+"""The connection from points to groups."""
+
+
+def fields(colliders: Sequence[Collider], points: str | None = None) -> list[Field]:
+    """Return the fields of the motion of colliders and of the wrenches on them.
+
+    Args:
+        colliders: that push.
+        points: the set that they push, if links carry them: then groups of points have the motion, and points
+            contribute wrenches to groups. Else the caller gives the motion and gets the wrenches.
+    """
     count = len(colliders)
     if not count:
         return []
-    return [
-        Field("collider_position", None, (count, 3), "control"),
-        Field("collider_rotation", None, (count, 3, 3), "control"),
-        Field("collider_velocity", None, (count, 3), "control"),
-        Field("collider_spin", None, (count, 3), "control"),
-        Field("wrench", None, (count, 6), "output"),
-    ]
+    over, role = (None, "control") if points is None else (GROUPS, "temporary")
+    motion = [Field(name, over, (count, *shape), role) for name, shape in MOTION.items()]
+    if points is None:
+        return [*motion, Field("wrench", None, (count, 6), "output")]
+    return [*motion, Field("wrench", points, (count, 6), "temporary", GROUP)]
 
 
-def reads(colliders: Sequence[Collider]) -> dict[str, Read]:
+def reads(colliders: Sequence[Collider], linked: bool = False) -> dict[str, Read]:
     """Return what a stage reads that lets colliders push."""
-    return {field.name: Read(field.name) for field in fields(colliders) if field.role == "control"}
+    return {name: Read(name, GROUP if linked else None) for name in MOTION} if colliders else {}
 
 
 def controls(
@@ -111,14 +130,23 @@ def controls(
 
 
 def push(
-    colliders: Sequence[Collider], x: Any, v: Any, mass: Any, dt: float, motion: Mapping[str, Any]
+    colliders: Sequence[Collider],
+    x: Any,
+    v: Any,
+    mass: Any,
+    dt: float,
+    motion: Mapping[str, Any],
+    linked: bool = False,
 ) -> tuple[Any, Any]:
     """Return the force on a point at x with velocity v, (3,), and the wrench on every collider about its origin.
 
+    Where links carry the colliders, both the motion and the wrenches have a dimension for the group of the point.
     Friction takes away at most half of the slip of a step, so that what sticks does not chatter.
     """
     total = np.zeros(3, dtype=object)
     wrenches = []
+    if linked:
+        motion = {name: motion[name][0] for name in MOTION}
     for i, collider in enumerate(colliders):
         rotation, origin = motion["collider_rotation"][i], motion["collider_position"][i]
         arm = x - origin
@@ -134,7 +162,7 @@ def push(
         force = pressing * normal - minimum(collider.friction * pressing / slipping, 0.5 * mass / dt) * slip
         total = total + force
         wrenches.append([*(-force), *(-np.cross(arm, force))])
-    return total, np.array(wrenches, dtype=object)
+    return total, np.array([wrenches] if linked else wrenches, dtype=object)
 
 
 def _distance(collider: Collider, p: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ quadratic B-splines, affine particle-in-cell). In two and three dimensions, diff
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from adjoin.compiler.maps.sequence import Connection, Field, Read, Sort, Stage, 
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.particle_materials import MEMORY, ParticleMaterial, respond
+from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import floor, maximum, minimum, select, sqrt
 
@@ -143,9 +144,27 @@ class Particles:
             keep: return states at the start and after every so many steps; by default only the last.
             checkpoints: what to keep for the gradient.
         """
+        inputs = self.inputs(state, volume, activation, muscle, params=params)
+        steps = len(activation) if self.muscles and activation is not None else steps
+        controls = inputs.controls | dict(contact.controls(self.colliders, motion, steps, state.x))
+        runner = self._runner(state.x.shape[-2])
+        states, outputs = runner.rollout(
+            inputs.states, inputs.parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints
+        )
+        return replace(self.result(states), wrench=outputs.get("wrench"))
+
+    def inputs(
+        self,
+        state: ParticleState,
+        volume: torch.Tensor | float,
+        activation: torch.Tensor | None = None,
+        muscle: torch.Tensor | None = None,
+        *,
+        params: Mapping[str, torch.Tensor] | None = None,
+    ) -> Inputs:
+        """Return what steps take, but for the motion of colliders; see `rollout`."""
         x = state.x
         count = x.shape[-2]
-        runner = self._runner(count)
         shear, first = self.material.lame
         gravity = self.gravity or (*[0.0] * (self.dim - 1), -9.81)
         given = dict(params or {})
@@ -170,21 +189,15 @@ class Particles:
             if activation is None or muscle is None:
                 raise InputError("particles: a rollout with muscles needs their activation and fibers")
             controls["activation"], parameters["muscle"] = activation, muscle
-            steps = len(activation)
-        controls |= contact.controls(self.colliders, motion, steps, x)
         start = {"x": x, "v": state.v, "C": state.C, "F": state.F}
         memory = self._memory(x) if state.memory is None else state.memory
         if memory is not None:
             start["memory"] = memory
-        states, outputs = runner.rollout(
-            start,
-            parameters,
-            controls,
-            steps=steps,
-            keep=keep,
-            checkpoints=checkpoints,
-        )
-        return ParticleState(**states, wrench=outputs.get("wrench"))
+        return Inputs(start, parameters, controls)
+
+    def result(self, states: Mapping[str, torch.Tensor]) -> ParticleState:
+        """Return the state that steps leave."""
+        return ParticleState(**states)
 
     # One step ---------------------------------------------------------------------------------------------------------
 
@@ -198,21 +211,26 @@ class Particles:
 
     def _runner(self, count: int) -> StepRunner:
         if count not in self._cache:
-            strides = np.cumprod([1, *self._shape[:0:-1]])[::-1]
-            offsets = np.array([np.dot(place, strides) for place in self._stencil])
-            sizes = {"particles": count, "nodes": math.prod(self._shape)}
+            parts = self.parts(count=count)
             if "sequence" not in self._cache:
-                self._cache["sequence"] = self._sequence(strides)
-            runner = StepRunner(self._cache["sequence"], sizes, {"stencil": offsets}, self.capacity)
-            self._cache[count] = runner
+                self._cache["sequence"] = StepSequence(parts.fields, parts.connections, parts.stages)
+            self._cache[count] = StepRunner(self._cache["sequence"], parts.sizes, parts.tables, self.capacity)
         return self._cache[count]
 
     @property
     def _stencil(self) -> list[tuple[int, ...]]:
         return list(itertools.product(range(3), repeat=self.dim))
 
-    def _sequence(self, strides: np.ndarray) -> StepSequence:
+    def parts(self, linked: bool = False, count: int = 0) -> StepParts:
+        """Return what a step is made of.
+
+        Args:
+            linked: whether links of a robot carry the colliders.
+            count: of particles.
+        """
         dim = self.dim
+        strides = np.cumprod([1, *self._shape[:0:-1]])[::-1]
+        offsets = np.array([np.dot(place, strides) for place in self._stencil])
         fields = [
             Field("x", "particles", (dim,), "state"),
             Field("v", "particles", (dim,), "state"),
@@ -224,7 +242,7 @@ class Particles:
             Field("cell", "particles", (), "index"),
             Field("momentum", "particles", (dim + 1,), "temporary", "stencil"),
             Field("velocity", "nodes", (dim,)),
-            *contact.fields(self.colliders),
+            *contact.fields(self.colliders, "particles" if linked else None),
         ]
         scatter = {name: Read(name) for name in ("x", "v", "C", "F", "density", "shear", "first", "volume")}
         if plasticity := self.material.plasticity:
@@ -237,11 +255,10 @@ class Particles:
                 Field("muscle", "particles", (self.muscles, dim), "parameter"),
             ]
             scatter |= {"activation": Read("activation"), "muscle": Read("muscle")}
-
-        scatter |= contact.reads(self.colliders)
+        scatter |= contact.reads(self.colliders, linked)
 
         def to_grid(**particle: Any) -> dict[str, Any]:
-            return self._to_grid(strides, **particle)
+            return self._to_grid(strides, linked, **particle)
 
         stages = [
             Stage("to_grid", "particles", to_grid, scatter),
@@ -255,7 +272,9 @@ class Particles:
             Stage("from_grid", "particles", self._from_grid, {"x": Read("x"), "velocity": Read("velocity", "stencil")}),
         ]
         corners = len(self._stencil)
-        return StepSequence(fields, [Connection("stencil", "particles", "nodes", corners, "cell")], stages)
+        connections = [Connection("stencil", "particles", "nodes", corners, "cell")]
+        sizes = {"particles": count, "nodes": math.prod(self._shape)}
+        return StepParts(fields, connections, stages, sizes, {"stencil": offsets}, "particles", self.capacity)
 
     def _weights(self, x: Any) -> tuple[list[Any], list[Any], list[list[Any]]]:
         """Return the first node of a particle's cell, its place beside that, and the weights along each axis."""
@@ -266,7 +285,7 @@ class Particles:
         return first, f, weights
 
     def _to_grid(
-        self, strides: np.ndarray, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
+        self, strides: np.ndarray, linked: bool, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
     ) -> Any:
         """Return a particle's cell, its deformation after the step, and what it gives to the nodes around."""
         h = self.spacing
@@ -282,7 +301,7 @@ class Particles:
         mass = density * volume
         result: dict[str, Any] = {} if memory is None else {"memory'": memory}
         if self.colliders:
-            force, result["wrench"] = contact.push(self.colliders, x, v, mass, self.dt, rest)
+            force, result["wrench"] = contact.push(self.colliders, x, v, mass, self.dt, rest, linked)
             v = v + self.dt * force / mass
         affine = mass * C - (4.0 * self.dt / (h * h)) * volume * stress
         rows = []

@@ -14,10 +14,11 @@ import torch
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
-from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
-from adjoin.continuum.bodies import BodyState, lumped, move_stage, node_fields, run_body
+from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
+from adjoin.continuum.bodies import BodyState, body_inputs, lumped, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients
+from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import log
 
@@ -127,6 +128,20 @@ class Solid:
             keep: return states at the start and after every so many steps; by default only the last.
             checkpoints: what to keep for the gradient.
         """
+        inputs = self.inputs(state, activation, fibers, fixed=fixed, params=params, nodes=nodes)
+        return run_body(self._runner(), inputs, self.colliders, motion, steps, keep, checkpoints)
+
+    def inputs(
+        self,
+        state: BodyState,
+        activation: torch.Tensor | None = None,
+        fibers: torch.Tensor | None = None,
+        *,
+        fixed: torch.Tensor | None = None,
+        params: Mapping[str, torch.Tensor] | None = None,
+        nodes: torch.Tensor | None = None,
+    ) -> Inputs:
+        """Return what steps take, but for the motion of colliders; see `rollout`."""
         x, material = state.x, self.material
         place = {"dtype": x.dtype, "device": x.device}
         rest = torch.tensor(self.mesh.nodes, **place) if nodes is None else nodes
@@ -139,40 +154,50 @@ class Solid:
             parameters[name] = number if each else number[..., None].expand(*number.shape, count)
         volumes, _ = self.mesh.integrals(rest)
         parameters["mass"] = material.density * lumped(self.mesh.elements, volumes.to(**place), len(rest))
-        controls: dict[str, torch.Tensor] = {}
+        inputs = body_inputs(state, self.dt, parameters, self.colliders, fixed, given, ("shear", "first"))
         if self.muscles:
             if activation is None or fibers is None:
                 raise InputError("solid: a rollout with muscles needs their activation and fibers")
-            controls["activation"], parameters["fibers"] = activation, fibers
-        return run_body(
-            self._runner(), self.dt, state, parameters, controls, self.colliders, motion, steps, fixed, given,
-            ("shear", "first"), keep, checkpoints,
-        )  # fmt: skip
+            inputs.controls["activation"], inputs.parameters["fibers"] = activation, fibers
+        return inputs
+
+    def result(self, states: Mapping[str, torch.Tensor]) -> BodyState:
+        """Return the state that steps leave."""
+        return BodyState(states["x"], states["v"])
 
     def _runner(self) -> StepRunner:
         if "runner" not in self._cache:
-            corners = self.mesh.elements.shape[1]
-            fields = [
-                *node_fields(self.colliders),
-                Field("rest", "nodes", (3,), "parameter"),
-                Field("shear", "elements", (), "parameter"),
-                Field("first", "elements", (), "parameter"),
-                Field("force", "elements", (3,), "temporary", "corners"),
-            ]
-            reads = {"x": Read("x", "corners"), "rest": Read("rest", "corners")}
-            reads |= {"shear": Read("shear"), "first": Read("first")}
-            if self.muscles:
-                fields.append(Field("activation", None, (self.muscles,), "control"))
-                fields.append(Field("fibers", "elements", (self.muscles, 3), "parameter"))
-                reads |= {"activation": Read("activation"), "fibers": Read("fibers")}
-            stages = [
-                Stage("strain", "elements", self._forces, reads),
-                move_stage(self.colliders, self.dt, {"force": "corners"}),
-            ]
-            sequence = StepSequence(fields, [Connection("corners", "elements", "nodes", corners)], stages)
-            sizes = {"nodes": len(self.mesh.nodes), "elements": len(self.mesh.elements)}
-            self._cache["runner"] = StepRunner(sequence, sizes, {"corners": self.mesh.elements})
+            self._cache["runner"] = self.parts().runner()
         return self._cache["runner"]
+
+    def parts(self, linked: bool = False, count: int = 0) -> StepParts:
+        """Return what a step is made of.
+
+        Args:
+            linked: whether links of a robot carry the colliders.
+            count: of points; the mesh has it.
+        """
+        corners = self.mesh.elements.shape[1]
+        fields = [
+            *node_fields(self.colliders, linked),
+            Field("rest", "nodes", (3,), "parameter"),
+            Field("shear", "elements", (), "parameter"),
+            Field("first", "elements", (), "parameter"),
+            Field("force", "elements", (3,), "temporary", "corners"),
+        ]
+        reads = {"x": Read("x", "corners"), "rest": Read("rest", "corners")}
+        reads |= {"shear": Read("shear"), "first": Read("first")}
+        if self.muscles:
+            fields.append(Field("activation", None, (self.muscles,), "control"))
+            fields.append(Field("fibers", "elements", (self.muscles, 3), "parameter"))
+            reads |= {"activation": Read("activation"), "fibers": Read("fibers")}
+        stages = [
+            Stage("strain", "elements", self._forces, reads),
+            move_stage(self.colliders, self.dt, {"force": "corners"}, linked),
+        ]
+        connections = [Connection("corners", "elements", "nodes", corners)]
+        sizes = {"nodes": len(self.mesh.nodes), "elements": len(self.mesh.elements)}
+        return StepParts(fields, connections, [*stages], sizes, {"corners": self.mesh.elements}, "nodes")
 
     def _forces(self, x: Any, rest: Any, shear: Any, first: Any, **muscles: Any) -> dict[str, Any]:
         """Return the elastic force on each node of an element."""

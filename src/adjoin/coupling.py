@@ -1,0 +1,235 @@
+"""Robots and soft bodies in one world: both move in one rollout, push each other, and gradients pass through both.
+
+A step begins with the links where they are. Nodes or particles feel the shapes that links carry; what they feel, the
+links feel the other way round, as an external force of the robot's own step: with its actuators, joint limits and
+contacts. Both bodies take the step from the same beginning, so momentum is exchanged and never made. All of it is one
+sequence of maps: one loop on a CPU, one graph on a GPU.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from adjoin.compiler.maps.checkpoints import Checkpoints
+from adjoin.compiler.maps.rollout import StepRunner
+from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, after
+from adjoin.continuum.bodies import BodyState
+from adjoin.continuum.cloth import Cloth
+from adjoin.continuum.colliders import GROUP, GROUPS, MOTION
+from adjoin.continuum.particles import Particles, ParticleState
+from adjoin.continuum.solids import Solid
+from adjoin.continuum.step_parts import StepParts
+from adjoin.dynamics.kinematics import frame_velocity_of
+from adjoin.errors import InputError
+from adjoin.simulation.simulator import Simulator
+from adjoin.simulation.state import SimulatorState
+
+ROBOT = "robot"
+UNTURNED = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where a collider is: on a frame of the robot, or in the world.
+
+    Attributes:
+        frame: name of the link or frame that carries it; None for the world.
+        position: of the collider in the frame, m.
+        rotation: from the collider's axes to the frame's, rows of a matrix.
+    """
+
+    frame: str | None = None
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rotation: tuple[tuple[float, ...], ...] = UNTURNED
+
+
+@dataclass(frozen=True)
+class CoupledPath:
+    """A robot and a soft body.
+
+    Attributes:
+        robot: the robot after the last step, or at every kept one: (kept, *batch, ...).
+        body: the soft body, the same way.
+        wrench: force and torque of the body on every collider about its origin, in each step, in the world's axes,
+            (steps, *batch, colliders, 6).
+    """
+
+    robot: SimulatorState
+    body: BodyState | ParticleState
+    wrench: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledWorld:
+    """A robot and a soft body.
+
+    Attributes:
+        simulator: of the robot; its dt is that of the body.
+        body: a `Solid`, a `Cloth` or `Particles` with colliders.
+        links: where each collider of the body is.
+    """
+
+    simulator: Simulator
+    body: Solid | Cloth | Particles
+    links: Sequence[Link]
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self):
+        count = len(self.body.colliders)
+        if not count or len(self.links) != count:
+            raise InputError(f"coupled world: a link for each of the body's {count} colliders, got {len(self.links)}")
+        if not math.isclose(self.simulator.world.dt, self.body.dt):
+            raise InputError(
+                f"coupled world: robot and body must have one dt, got {self.simulator.world.dt:g} and {self.body.dt:g}"
+            )
+        for link in self.links:
+            if link.frame is not None:
+                self.simulator.model.frame_index(link.frame)
+
+    def rollout(
+        self,
+        robot: SimulatorState,
+        body: BodyState | ParticleState,
+        controls: torch.Tensor | None = None,
+        *,
+        steps: int | None = None,
+        robot_params: Mapping[str, torch.Tensor] | None = None,
+        keep: int | None = None,
+        checkpoints: Checkpoints | None = None,
+        **options: Any,
+    ) -> CoupledPath:
+        """Run steps.
+
+        Args:
+            robot: at the start.
+            body: at the start, with the same batch.
+            controls: of the robot's actuators, (steps, *batch, nu) or (steps, nu); 0 by default.
+            steps: how many, if there are no controls.
+            robot_params: parameters of the robot, see `Simulator.rollout`; with gradients.
+            keep: return states at the start and after every so many steps; by default only the last.
+            checkpoints: what to keep for the gradient.
+            options: what else a rollout of the body takes: `params`, `fixed`, `volume`, `activation`, ...
+        """
+        world, x = self.simulator.world, body.x
+        batch = tuple(x.shape[:-2])
+        if tuple(robot.q.shape[:-1]) != batch:
+            raise InputError(
+                f"coupled world: robot and body must have one batch, got {tuple(robot.q.shape[:-1])} and {batch}"
+            )
+        passed = world.check_params(robot_params, x, batch)
+        inputs = self.body.inputs(body, **options)  # pyright: ignore[reportArgumentType]
+        if controls is None:
+            if steps is None:
+                raise InputError("coupled world: a rollout needs controls or steps")
+            controls = x.new_zeros((steps, world.model.nu))
+        states = dict(inputs.states)
+        for name, tensor in ({"q": robot.q, "v": robot.v} | robot.memory).items():
+            states[f"robot_{name}"] = tensor.to(x.dtype).unsqueeze(-1 - len(world.carry[name]))
+        parameters = inputs.parameters | {f"robot_{name}": value for name, value in passed.items()}
+        streams = inputs.controls | ({"robot_control": controls} if world.model.nu else {})
+        runner = self._runner(x.shape[-2], tuple(passed))
+        found, outputs = runner.rollout(
+            states, parameters, streams, steps=len(controls), keep=keep, checkpoints=checkpoints
+        )
+        lead = len(batch) + (keep is not None)
+        carried = {name: found.pop(f"robot_{name}").squeeze(lead) for name in world.carry}
+        state = SimulatorState(carried.pop("q"), carried.pop("v"), carried, robot.start)
+        return CoupledPath(state, self.body.result(found), outputs["link_wrench"].squeeze(1 + len(batch)))
+
+    # One step ---------------------------------------------------------------------------------------------------------
+
+    def _runner(self, count: int, passed: tuple[str, ...]) -> StepRunner:
+        key = (count, passed)
+        if key not in self._cache:
+            self._cache[key] = self._parts(count, passed).runner()
+        return self._cache[key]
+
+    def _parts(self, count: int, passed: tuple[str, ...]) -> StepParts:
+        parts = self.body.parts(linked=True, count=count)
+        world, colliders = self.simulator.world, len(self.links)
+        points = parts.sizes[parts.points]
+        size = math.isqrt(max(points - 1, 0)) + 1  # points of a group: sums over all points have two short levels
+        groups = -(-points // size)
+        moved = {f"link_{name}": (colliders, *shape) for name, shape in MOTION.items()}
+        fields = [
+            *parts.fields,
+            *[Field(f"robot_{name}", ROBOT, shape, "state") for name, shape in world.carry.items()],
+            *[Field(f"robot_{name}", None, world.parameters[name], "parameter") for name in passed],
+            *[Field(name, ROBOT, shape) for name, shape in moved.items()],
+            Field("reaction", GROUPS, (colliders, 6), "temporary", ROBOT),
+            Field("link_wrench", ROBOT, (colliders, 6), "output"),
+        ]
+        connections = [
+            *parts.connections,
+            Connection(GROUP, parts.points, GROUPS, 1),
+            Connection(ROBOT, GROUPS, ROBOT, 1),
+        ]
+        given = {name: Read(f"robot_{name}") for name in passed}
+        carried = {f"robot_{name}": Read(f"robot_{name}") for name in world.carry}
+        if world.model.nu:
+            fields.append(Field("robot_control", None, (world.model.nu,), "control"))
+            carried["robot_control"] = Read("robot_control")
+        stages = [
+            Stage("kinematics", ROBOT, self._kinematics, {"q": Read("robot_q"), "v": Read("robot_v"), **given}),
+            Stage("share", GROUPS, _share, {name: Read(f"link_{name}", ROBOT) for name in MOTION}),
+            *parts.stages,
+            Stage("collect", GROUPS, _collect, {"wrench": Read("wrench", GROUP)}),
+            Stage("robot", ROBOT, self._robot, {**carried, "reaction": Read("reaction", ROBOT), **given}),
+        ]
+        sizes = dict(parts.sizes) | {GROUPS: groups, ROBOT: 1}
+        tables = dict(parts.tables)
+        tables[GROUP] = (np.arange(points) // size)[:, None]
+        tables[ROBOT] = np.zeros((groups, 1), np.int64)
+        return StepParts(fields, connections, stages, sizes, tables, parts.points, parts.capacity)
+
+    def _kinematics(self, q: Any, v: Any, **params: Any) -> dict[str, Any]:
+        """Return where the colliders are and how they move."""
+        state, _ = self.simulator.world.plant(params=params).at(list(q), list(v))
+        motion: dict[str, list[Any]] = {f"link_{name}": [] for name in MOTION}
+        for link in self.links:
+            turn, place = np.array(link.rotation, dtype=object), np.array(link.position, dtype=object)
+            velocity = spin = np.zeros(3, dtype=object)
+            if link.frame is not None:
+                rotation, origin = state.frame_pose(self.simulator.model.frame_index(link.frame))
+                rotation = np.array(rotation, dtype=object).reshape(3, 3)
+                arm = rotation @ place
+                six = np.array(frame_velocity_of(state, link.frame, "local_world_aligned"), dtype=object)
+                spin = six[3:]
+                velocity = six[:3] + np.cross(spin, arm)
+                turn, place = rotation @ turn, np.array(origin, dtype=object) + arm
+            for name, value in zip(motion, (place, turn, velocity, spin), strict=True):
+                motion[name].append(value)
+        return {name: np.array(values, dtype=object) for name, values in motion.items()}
+
+    def _robot(self, reaction: Any, **rest: Any) -> dict[str, Any]:
+        """Return the robot after its step under the forces of the body."""
+        world = self.simulator.world
+        carry = {name: rest.pop(f"robot_{name}") for name in world.carry}
+        control = rest.pop("robot_control", ())
+        external: dict[str, Any] = {}
+        state, _ = world.plant(params=rest).at(list(carry["q"]), list(carry["v"]))
+        for link, wrench in zip(self.links, reaction, strict=True):
+            if link.frame is None:
+                continue
+            rotation, _ = state.frame_pose(world.model.frame_index(link.frame))
+            arm = np.array(rotation, dtype=object).reshape(3, 3) @ np.array(link.position, dtype=object)
+            six = np.array([*wrench[:3], *(wrench[3:] + np.cross(arm, wrench[:3]))], dtype=object)
+            external[link.frame] = external[link.frame] + six if link.frame in external else six
+        plant = world.plant(list(control), rest, {name: list(six) for name, six in external.items()})
+        following, _ = world.step(plant, carry)
+        result = {after(f"robot_{name}"): np.array(value, dtype=object) for name, value in following.items()}
+        return result | {"link_wrench": reaction}
+
+
+def _share(**motion: Any) -> dict[str, Any]:
+    """Return the motion of the colliders for a group of points."""
+    return {name: value[0] for name, value in motion.items()}
+
+
+def _collect(wrench: Any) -> dict[str, Any]:
+    """Return what a group of points contributes to the robot."""
+    return {"reaction": wrench[None]}
