@@ -582,9 +582,9 @@ STRUCTURE = json.loads(json.loads(SAVED[8 : 8 + int.from_bytes(SAVED[:8], "littl
 
 
 def saved(tensors=None, structure=None, drop=(), text=None):
-    text = json.dumps({**STRUCTURE, **(structure or {})}) if text is None else text
     kept = {key: value for key, value in {**TENSORS, **(tensors or {})}.items() if key not in drop}
-    return safetensors.save(kept, {store.METADATA: text, store.CHECKSUM: store._checksum(kept, text)})
+    text = store._text(kept, {**STRUCTURE, **(structure or {})}) if text is None else text
+    return safetensors.save(kept, {store.METADATA: text})
 
 
 def header(text, body=b""):

@@ -125,7 +125,7 @@ def test_the_file_is_laid_out_as_the_docstring_says(tmp_path):
 
 
 def test_a_model_is_saved_as_the_same_bytes_every_time():
-    assert store.to_bytes(robots.load("go2")) == store.to_bytes(robots.load("go2"))
+    assert len({store.to_bytes(robots.load("go2")) for _ in range(8)}) == 1
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -2,8 +2,8 @@
 
 No code is stored and none is run on loading. The fields are those of the dataclasses: `bodies.mass` is (n,),
 `bodies.rotation` is (n, 3, 3); `bodies.joint.damping`, whose length differs from joint to joint, is one flat tensor,
-with the lengths in `bodies.joint.damping#`. The metadata is one JSON text, `adjoin_model`, and a checksum of
-everything, `adjoin_checksum`.
+with the lengths in `bodies.joint.damping#`. The metadata is one JSON text, `adjoin_model`, with a checksum of
+everything: one entry alone, since safetensors writes several in any order.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from adjoin.model.tendon import Tendon
 
 FORMAT = 1
 METADATA = "adjoin_model"
-CHECKSUM = "adjoin_checksum"
+CHECKSUM = "checksum"
 _DTYPES = {"F64": "<f8", "I64": "<i8"}
 
 _PARTS: dict[str, type] = {
@@ -92,13 +92,21 @@ def to_bytes(model: Model) -> bytes:
         items = [items] if isinstance(items, Fixture) else list(items)
         structure[part] = len(items)
         _write_columns(part, record, items, tensors, structure)
-    text = json.dumps(structure, sort_keys=True, separators=(",", ":"))
-    metadata = {METADATA: text, CHECKSUM: _checksum(tensors, text)}
-    return needed("safetensors.numpy", "save", "saving a model").save(tensors, metadata)
+    return needed("safetensors.numpy", "save", "saving a model").save(tensors, {METADATA: _text(tensors, structure)})
 
 
-def _checksum(tensors: dict[str, np.ndarray], text: str) -> str:
+def _text(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> str:
+    """The metadata: the structure as JSON, with the checksum of everything."""
+    return _json({**structure, CHECKSUM: _checksum(tensors, structure)})
+
+
+def _json(structure: dict[str, Any]) -> str:
+    return json.dumps(structure, sort_keys=True, separators=(",", ":"))
+
+
+def _checksum(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> str:
     """The SHA-256 of what a file holds, whatever order its tensors are in."""
+    text = _json({name: value for name, value in structure.items() if name != CHECKSUM})
     found = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     for name, tensor in sorted(tensors.items()):
         found.update(f"\0{name}\0{tensor.dtype.str}{tensor.shape}\0".encode("utf-8", "surrogatepass"))
@@ -177,7 +185,7 @@ def _open(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise ModelError(f"the metadata {METADATA!r} is not JSON") from None
     if not isinstance(structure, dict) or structure.get("format") != FORMAT:
         raise ModelError(f"the metadata {METADATA!r} is not a model of format {FORMAT}")
-    if metadata.get(CHECKSUM) != _checksum(tensors, metadata[METADATA]):
+    if structure.get(CHECKSUM) != _checksum(tensors, structure):
         raise ModelError(
             "its checksum is not that of what it holds", remedy="it was damaged or edited; save the model again"
         )

@@ -2,11 +2,20 @@
 
 import torch
 
+from adjoin.collision.core import core_of, support
+from adjoin.collision.plane import height
 from adjoin.collision.terrain import Heightfield
-from adjoin.dynamics.kinematics import forward_kinematics
+from adjoin.constraints.rows import shape
+from adjoin.dynamics.call import call
+from adjoin.dynamics.quantity import quantity
+from adjoin.dynamics.state import State
 from adjoin.model.model import Model
-from adjoin.model.parts import WORLD, Geometry
+from adjoin.model.parts import WORLD
 from adjoin.simulation.world import World
+from adjoin.spatial import vector
+from adjoin.spatial.motion import transform_point
+from adjoin.spatial.scalar import Scalar
+from adjoin.spatial.vector import Vector3
 
 
 def clearance(world: World, q: torch.Tensor) -> tuple[list[str], torch.Tensor]:
@@ -21,29 +30,36 @@ def clearance(world: World, q: torch.Tensor) -> tuple[list[str], torch.Tensor]:
     Returns:
         The names of the shapes that can touch the ground, and their heights above it, (..., n), m; negative inside it.
     """
-    shapes = world.model.geometries
-    floors: dict[int, set[int]] = {}
-    for pair in world.pairs:
-        for shape, ground in ((pair.first, pair.second), (pair.second, pair.first)):
-            if shapes[ground].kind == "plane" and shapes[ground].body == WORLD and shapes[shape].body != WORLD:
-                floors.setdefault(shape, set()).add(ground)
-    names, heights = [], []
-    frames = sorted({shapes[index].link for index in floors})
-    poses = forward_kinematics(world.model, q.detach(), frames=frames) if frames else q.new_empty(0)
-    for index, grounds in sorted(floors.items()):
-        shape = shapes[index]
-        rotation, center = _placed(world.model, shape, poses[..., frames.index(shape.link), :, :])
-        for ground in (shapes[ground] for ground in grounds):
-            normal = q.new_tensor(ground.rotation)[:, 2]
-            if normal[2] > 0.1:
-                lowest = center - _reach(shape, rotation, normal)
-                if world.terrain is not None:
-                    height = lowest[..., 2] - _height(world.terrain, lowest, q.new_tensor(ground.position))
-                else:
-                    height = (lowest - q.new_tensor(ground.position)) @ normal / normal[2]
-                names.append(shape.name)
-                heights.append(height)
-    return names, torch.stack(heights, -1) if heights else q.new_empty((*q.shape[:-1], 0))
+    shapes, over = world.model.geometries, world.over_ground
+    if not over:
+        return [], q.new_empty((*q.shape[:-1], 0))
+    names = [shapes[shape].name for shape, _ in over]
+    if world.terrain is None:
+        return names, call("clearance", world.model, q.detach(), over=over)
+    lowest = call("lowest_points", world.model, q.detach(), over=over)
+    places = q.new_tensor([shapes[ground].position for _, ground in over])
+    return names, lowest[..., 2] - _height(world.terrain, lowest, places)
+
+
+@quantity("lowest_points", "q")
+def _lowest_points(state: State, over: tuple[tuple[int, int], ...]) -> list[Vector3]:
+    """Return, for pairs of a shape and a plane, the point of the shape that is lowest over the plane."""
+    points = []
+    for above, below in over:
+        body, normal = shape(state, above), shape(state, below).axis
+        core = core_of(body)
+        down = vector.negate(vector.apply_transposed(body.pose[0], normal))
+        lowest = transform_point(body.pose, support(core, down))
+        points.append(vector.subtract(lowest, vector.scale(core.radius, normal)))
+    return points
+
+
+@quantity("clearance", "q")
+def _clearance(state: State, over: tuple[tuple[int, int], ...]) -> list[Scalar]:
+    """Return, for pairs of a shape and a plane, how far the shape is above the plane, along the vertical."""
+    planes = [shape(state, below) for _, below in over]
+    points = _lowest_points(state, over)
+    return [height(plane, point) / plane.axis[2] for plane, point in zip(planes, points, strict=True)]
 
 
 def set_down(world: World, q: torch.Tensor) -> torch.Tensor:
@@ -70,50 +86,15 @@ def _root(model: Model, body: int) -> int:
     return body
 
 
-def _placed(model: Model, shape: Geometry, pose: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rotation and the center of a shape in the world, from the pose of its link."""
-    frame = model.frames[model.frame_index(shape.link)]
-    of_frame, of_shape = (pose.new_tensor(part.rotation) for part in (frame, shape))
-    offset = pose.new_tensor(shape.position) - pose.new_tensor(frame.position)
-    center = pose[..., :3, :3] @ (of_frame.T @ offset) + pose[..., :3, 3]
-    return pose[..., :3, :3] @ of_frame.T @ of_shape, center
-
-
-def _reach(shape: Geometry, rotation: torch.Tensor, normal: torch.Tensor) -> torch.Tensor:
-    """The vector from the lowest point of a shape, against a normal, to its center, (..., 3)."""
-    along = rotation.mT @ normal  # the normal in the shape's axes
-    size = along.new_tensor(shape.size)
-    if shape.kind == "sphere":
-        return size[0] * normal.expand(along.shape)
-    if shape.kind == "hull":
-        vertices = along.new_tensor(shape.vertices)
-        lowest = vertices[(along @ vertices.T).argmin(-1)]
-        return -(rotation @ lowest[..., None])[..., 0]
-    if shape.kind == "ellipsoid":
-        stretched = size * along
-        local = size * stretched / stretched.norm(dim=-1, keepdim=True)
-    elif shape.kind == "box":
-        local = size * along.sign()
-    else:  # cylinder, capsule
-        end = torch.zeros_like(along)
-        end[..., 2] = size[1] * along[..., 2].sign()
-        if shape.kind == "capsule":
-            return (rotation @ end[..., None])[..., 0] + size[0] * normal
-        across = torch.cat([along[..., :2], torch.zeros_like(along[..., 2:])], -1)
-        length = across.norm(dim=-1, keepdim=True)
-        local = end + torch.where(length > 0.0, size[0] * across / length, 0.0)
-    return (rotation @ local[..., None])[..., 0]
-
-
 def _height(terrain: Heightfield, points: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     """The height of terrain under points, (...)."""
     heights = terrain.heights.to(points)
     origin = place + points.new_tensor(terrain.origin)
     spacing = points.new_tensor(terrain.spacing)
     last = points.new_tensor([heights.shape[1] - 1.0, heights.shape[0] - 1.0])
-    place = ((points[..., :2] - origin[:2]) / spacing).clamp(min=torch.zeros_like(last), max=last)
+    place = ((points[..., :2] - origin[..., :2]) / spacing).clamp(min=torch.zeros_like(last), max=last)
     cell = place.floor().minimum(last - 1.0)
     (s, t), (column, row) = (place - cell).unbind(-1), cell.long().unbind(-1)
     near = (1.0 - s) * heights[row, column] + s * heights[row, column + 1]
     far = (1.0 - s) * heights[row + 1, column] + s * heights[row + 1, column + 1]
-    return origin[2] + (1.0 - t) * near + t * far
+    return origin[..., 2] + (1.0 - t) * near + t * far

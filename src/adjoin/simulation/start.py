@@ -1,16 +1,24 @@
 """States to begin with: checked where they are given, and warned of where they begin inside the ground."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import torch
 
 from adjoin.compiler.ir.program import TensorSpec
 from adjoin.compiler.runtime.operator import check_tensor
+from adjoin.dynamics.call import call
+from adjoin.dynamics.quantity import quantity
+from adjoin.dynamics.state import State
 from adjoin.errors import InputError, InsideGroundWarning, Subject, warn_caller
+from adjoin.model.model import Model
 from adjoin.simulation.clearance import clearance
 from adjoin.simulation.state import FINE, NOT_FINITE, SimulatorState
 from adjoin.simulation.world import World
+from adjoin.spatial.scalar import Scalar
+from adjoin.trace import minimum, select
 
 MAX_DEPTH = 0.005
 """How deep a shape may begin inside the ground without a warning, m; what rests sinks in by less."""
@@ -47,14 +55,13 @@ def start_state(
         sizes = " and ".join(str(tuple(size)) for size in shapes[:2])
         asked = "" if batch is None else f" to batch={shapes[-1]}"
         raise InputError(f"state: batch shapes of q and v do not broadcast{asked}: {sizes}")
-    q, v = q.expand(*shape, -1), v.expand(*shape, -1)
-    _check_quaternions(world, q)
-    # An environment that begins with a NaN is flagged, and holds numbers: the mean of a batch stays one.
-    finite = q.isfinite().all(-1) & v.isfinite().all(-1)
-    q = torch.where(finite[..., None], q, model.neutral(dtype=dtype, device=device))
-    v = torch.where(finite[..., None], v, torch.zeros_like(v))
+    given = q.expand(*shape, -1)
+    begun: tuple[torch.Tensor, ...] = call("start", model, given, v.expand(*shape, -1))
+    q, v, status, rotated = begun
+    if _readable(given) and not rotated.all():
+        _refuse_quaternions(world, given)
     memory = {name: q.new_zeros((*shape, *size)) for name, size in world.carry.items() if name not in ("q", "v")}
-    memory["status"] = torch.where(finite, float(FINE), float(NOT_FINITE)).to(dtype)
+    memory["status"] = status
     began = {"q": q, "v": v}
     if key is not None and key.activation:
         memory["activation"] = began["activation"] = q.new_tensor(key.activation).expand(*shape, -1)
@@ -62,6 +69,30 @@ def start_state(
         began["control"] = q.new_tensor(key.control).expand(*shape, -1)
     # Copies, so that writing into the tensors of a state does not move where it began.
     return SimulatorState(q, v, memory, {name: x.detach().clone() for name, x in began.items()})
+
+
+class Start(NamedTuple):
+    """What a state begins with, over scalars."""
+
+    q: list[Scalar]
+    v: list[Scalar]
+    status: Scalar
+    rotated: Scalar
+
+
+@quantity("start", "q", "v")
+def _start(state: State) -> Start:
+    """Return the numbers that an environment begins with.
+
+    One that has a NaN is flagged and holds other numbers, so that the mean of a batch stays one.
+    """
+    neutral = [x for joint, _ in state.robot.model.independent_joints for x in joint.type.neutral]
+    finite = sum((abs(x) for x in (*state.q, *state.v)), 0.0) < math.inf
+    q = [select(finite, x, other) for x, other in zip(state.q, neutral, strict=True)]
+    v = [select(finite, x, 0.0) for x in state.v]
+    lengths = [sum((abs(x) for x in state.q[part]), 0.0) for _, part in _quaternions(state.robot.model)]
+    rotated = select(reduce(minimum, lengths, 1.0) > 0.0, 1.0, 0.0)
+    return Start(q, v, select(finite, float(FINE), float(NOT_FINITE)), rotated)
 
 
 def warn_if_inside_ground(world: World, state: SimulatorState) -> None:
@@ -75,8 +106,10 @@ def warn_if_inside_ground(world: World, state: SimulatorState) -> None:
     if not _readable(q) or not q.numel():
         return
     names, heights = clearance(world, q)
+    if not names or heights.amin() >= -MAX_DEPTH:
+        return
     heights = torch.where((state.status == FINE)[..., None], heights, torch.inf)
-    if names and (depth := -heights.amin().item()) > MAX_DEPTH:
+    if (depth := -heights.amin().item()) > MAX_DEPTH:
         place = int(heights.argmin())
         environment = _spell(place // len(names), q.shape[:-1])
         home = 'sim.state("home")' if any(key.name == "home" for key in world.model.keyframes) else ""
@@ -96,20 +129,23 @@ def _batch_shape(batch: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _check_quaternions(world: World, q: torch.Tensor) -> None:
+def _quaternions(model: Model) -> list[tuple[str, slice]]:
+    """Return the names of joints with a quaternion, and where it is in q."""
+    ends = [(joint, where.q + joint.nq) for joint, where in model.independent_joints if joint.type.has_quaternion]
+    return [(joint.name, slice(end - 4, end)) for joint, end in ends]
+
+
+def _refuse_quaternions(world: World, q: torch.Tensor) -> None:
     """Raise at a quaternion of zeros, which is no rotation."""
-    if not _readable(q):
-        return
-    for joint, where in world.model.independent_joints:
-        if joint.type.has_quaternion:
-            zero = (q[..., where.q + joint.nq - 4 : where.q + joint.nq] == 0.0).all(-1)
-            if zero.any():
-                place = _spell(int(zero.flatten().nonzero()[0]), zero.shape)
-                raise InputError(
-                    f"state: {place}the quaternion is 0 0 0 0",
-                    subject=Subject("joint", joint.name),
-                    remedy="no rotation is 1 0 0 0",
-                )
+    for name, part in _quaternions(world.model):
+        zero = (q[..., part] == 0.0).all(-1)
+        if zero.any():
+            place = _spell(int(zero.flatten().nonzero()[0]), zero.shape)
+            raise InputError(
+                f"state: {place}the quaternion is 0 0 0 0",
+                subject=Subject("joint", name),
+                remedy="no rotation is 1 0 0 0",
+            )
 
 
 def _readable(q: torch.Tensor) -> bool:

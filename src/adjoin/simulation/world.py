@@ -242,6 +242,17 @@ class World:
 
     # The step
 
+    @cached_property
+    def over_ground(self) -> tuple[tuple[int, int], ...]:
+        """Return the shapes that can touch the ground, each with its plane: one fixed to the world that is no wall."""
+        shapes, over = self.model.geometries, set()
+        for pair in self.pairs:
+            for shape, ground in ((pair.first, pair.second), (pair.second, pair.first)):
+                fixed = shapes[ground].kind == "plane" and shapes[ground].body == WORLD
+                if fixed and shapes[shape].body != WORLD and shapes[ground].rotation[2][2] > 0.1:
+                    over.add((shape, ground))
+        return tuple(sorted(over))
+
     def plant(
         self,
         control: Sequence[Scalar] = (),
