@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         torque_regressor,
     )
     from adjoin.dynamics.rnea import bias_forces, gravity_forces, rnea
+    from adjoin.io.budget import Budget
     from adjoin.io.load import load
     from adjoin.io.store import save
     from adjoin.io.urdf_write import to_urdf
@@ -68,6 +69,7 @@ __all__ = [
     "Actuator",
     "AnticipatingAdjoint",
     "Body",
+    "Budget",
     "Compliant",
     "ConstrainedRK4",
     "EqualityConstraint",
@@ -201,6 +203,7 @@ _MODULES = {
         "torque_regressor",
     ),
     "adjoin.dynamics.rnea": ("bias_forces", "gravity_forces", "rnea"),
+    "adjoin.io.budget": ("Budget",),
     "adjoin.io.load": ("load",),
     "adjoin.io.store": ("save",),
     "adjoin.io.urdf_write": ("to_urdf",),

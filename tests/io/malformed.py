@@ -531,6 +531,23 @@ case("mjcf: too many bodies", mjcf(world="<body/>" * 2001))
 case(
     "mjcf: a vast height field", mjcf(before='<asset><hfield name="h" nrow="9999" ncol="9999" size="1 1 1 1"/></asset>')
 )
+case(
+    "mjcf: a built-in mesh of a billion vertices",
+    mjcf(before="<asset><mesh name='m' builtin='wedge' params='20000 20000 90 45 1'/></asset>"),
+)
+case("mjcf: built-in meshes", mjcf(before="<asset>" + "<mesh builtin='cone' params='150 1'/>" * 3 + "</asset>"))
+case("mjcf: sites without number", mjcf(world='<replicate count="1000">' + "<site/>" * 40 + "</replicate>"))
+case(
+    "mjcf: cells without number",
+    mjcf(world="<flexcomp name='f' type='grid' count='2 2 2' cellcount='999 999 999' dof='trilinear'/>"),
+)
+case("mjcf: a vast sensor", mjcf("<sensor><user dim='100000000'/></sensor>"))
+case("mjcf: contacts of a sensor without number", mjcf("<sensor><contact num='100000000'/></sensor>"))
+case("mjcf: a long history", mjcf("<sensor><clock nsample='10000000'/></sensor>"))
+case(
+    "mjcf: long histories by default",
+    mjcf("<actuator>" + "<motor/>" * 200 + "</actuator>", before="<default><motor nsample='9999'/></default>"),
+)
 case("mjcf: attached model", mjcf(before='<asset><model name="m" file="m.xml"/></asset>'))
 case("mjcf: axis beyond bounds", mjcf(world='<body><joint name="j" axis="0 0 1e308"/><geom size="1"/></body>'))
 case("mjcf: rotation beyond bounds", mjcf(world='<body quat="0 0 1e308 1e308"><joint/><geom size="1"/></body>'))

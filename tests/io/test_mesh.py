@@ -1,6 +1,8 @@
 """Meshes in STL, OBJ and Collada: the same surface whatever the format, and nothing read besides the file."""
 
 import builtins
+import json
+import re
 import socket
 import struct
 import sys
@@ -91,6 +93,47 @@ def test_nodes_of_collada_that_stand_twice_are_read_twice():
     text = b"<library_nodes>" + DAE[DAE.find(b"<node") : DAE.find(b"</visual")] + b"</library_nodes><library_visual"
     twice = twice.replace(b"<library_visual", text, 1)
     assert len(triangles(read(twice, "a.dae"))) == 4
+
+
+TRIANGLES = re.search(rb"<triangles.*</triangles>", DAE, re.DOTALL)[0]
+POLYGONS = b"""<polylist count="1"><input semantic="VERTEX" source="#v" offset="0"/><vcount>%b</vcount>
+  <p>0 1 2</p></polylist>"""
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (DAE.replace(TRIANGLES, re.sub(rb"<p>0 1 2", b"<p>0 1 -2", TRIANGLES)), "vertices that do not exist"),
+        (DAE.replace(TRIANGLES, POLYGONS % b"300000000"), "claim 300000000 corners, each at least 3, but it lists 3"),
+        (DAE.replace(TRIANGLES, POLYGONS % b"400000000 -399999997"), "claim 3 corners"),
+        (DAE.replace(b"<node", b"<node>" * 200 + b"</node>" * 200 + b"<node", 1), "nested more than 100 deep"),
+        (DAE.replace(b"<node", b"<node/>" * 40_000 + b"<node", 1), "more than 30000 elements"),
+    ],
+)
+def test_collada_that_claims_what_it_does_not_have_is_refused(data, problem):
+    with pytest.raises(ModelError, match=problem):
+        read(data, "a.dae")
+
+
+@pytest.mark.parametrize(
+    ("accessor", "problem"),
+    [
+        ({"componentType": 5126, "count": 5, "type": "MAT4"}, "not 3 numbers"),
+        ({"componentType": 5126, "count": 3_000_000, "type": "MAT4"}, "more than 12000000 numbers"),
+    ],
+)
+def test_gltf_that_claims_what_it_does_not_have_is_refused(accessor, problem):
+    tree = {
+        "asset": {"version": "2.0"},
+        "scenes": [{"nodes": [0]}],
+        "nodes": [{"mesh": 0}],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        "accessors": [accessor, {"bufferView": 0, "componentType": 5125, "count": 3, "type": "SCALAR"}],
+        "bufferViews": [{"buffer": 0, "byteLength": 12}],
+        "buffers": [{"byteLength": 12, "uri": "data:application/octet-stream;base64,AAAAAAEAAAACAAAA"}],
+    }
+    with pytest.raises(ModelError, match=problem):
+        read(json.dumps(tree).encode(), "a.gltf")
 
 
 EFFECT = b"""<library_effects><effect id="e"><profile_COMMON>%b<technique sid="t">

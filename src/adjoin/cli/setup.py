@@ -33,6 +33,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def seed(text: str) -> int:
+    """Return a whole number that a generator of random numbers takes, of an option."""
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1")
+    return int(text)
+
+
 def add_setup(parser: argparse.ArgumentParser, robot: str | None = None) -> None:
     """Add what decides the kernels: robot, step and contact, what is random, and the format of numbers.
 

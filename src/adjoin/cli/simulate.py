@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoin.cli.output import number, show, writable
 from adjoin.cli.robot import visuals
-from adjoin.cli.setup import Setup, add_setup, count, device, make, positive
+from adjoin.cli.setup import Setup, add_setup, count, device, make, positive, seed
 from adjoin.errors import InputError
 from adjoin.extras import needed
 
@@ -29,6 +29,7 @@ status of the states that are kept, and mass and friction where they are random.
 SHOWN = 16  # environments in a replay at most
 USUAL = 0.01  # seconds between states that are kept
 MANY = 50_000_000  # numbers up to which all states of a launch are computed and some of them taken
+MOST_STEPS = 1_000_000_000
 STATE = ("q", "v", "status")
 
 
@@ -39,7 +40,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--seconds", type=positive, default=1.0, help="how long (default 1)")
     parser.add_argument("--environments", type=count, default=1, metavar="N", help="how many at once (default 1)")
     parser.add_argument("--drop", type=float, default=0.0, metavar="M", help="meters to lift free bases at the start")
-    parser.add_argument("--seed", type=int, default=0, help="of what is random (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of what is random (default 0)")
     parser.add_argument("--device", help="cpu or cuda; by default a GPU if there is one")
     parser.add_argument("--every", type=count, metavar="K", help=f"keep every K-th state; by default one in {USUAL} s")
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write the motion")
@@ -82,6 +83,9 @@ class Run(NamedTuple):
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
+    if not arguments.seconds / arguments.dt <= MOST_STEPS:
+        limit = f"the limit is {MOST_STEPS:,}"
+        raise InputError(f"--seconds {arguments.seconds:g} in steps of {arguments.dt:g} s is too many; {limit}")
     setup = make(arguments, arguments.environments, device(arguments.device), arguments.drop, arguments.seed)
     steps = max(1, round(arguments.seconds / arguments.dt))
     every = min(steps, arguments.every or max(1, round(USUAL / arguments.dt)))

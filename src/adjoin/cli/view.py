@@ -2,7 +2,6 @@
 
 import argparse
 import threading
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +60,12 @@ def wait() -> None:
 
 def trajectory(path: Path, model: "Model") -> "tuple[np.ndarray, float]":
     """Return configurations over time, and seconds between them, as a file has them."""
-    import numpy as np
+    from adjoin.learn.archive import read_npz
 
-    try:
-        with np.load(path) as file:
-            q, time = file["q"], file["time"]
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile):
-        raise InputError(f"{path} is not an NPZ file with q and time, as `adjoin simulate --out` writes") from None
+    arrays = read_npz(path)
+    if not {"q", "time"} <= set(arrays):
+        raise InputError(f"{path} is not an NPZ file with q and time, as `adjoin simulate --out` writes")
+    q, time = arrays["q"], arrays["time"]
     if q.ndim not in (2, 3) or q.shape[-1] != model.nq or time.shape != q.shape[:1]:
         raise InputError(
             f"{path}: q has the shape {q.shape} and time {time.shape}; for {model.name!r} they must be "

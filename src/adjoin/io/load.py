@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from adjoin.errors import Findings, InputError, Location, ModelError, ModelWarning, Option, warn_caller
 from adjoin.io import mjcf, store, urdf, xacro_files, xml
+from adjoin.io.budget import Budget, load_within
 from adjoin.io.paths import Files
 from adjoin.model.assemble import Lock, assemble
 from adjoin.model.description import Description
@@ -54,6 +55,7 @@ def load(
     repair: Collection[str] = (),
     unsupported: Unsupported | None = None,
     strict: bool = False,
+    budget: Budget | None = None,
 ) -> Model:
     """Load a robot.
 
@@ -77,6 +79,8 @@ def load(
             them out. By default "error" if strict.
         strict: whether every flaw that is neither accepted nor repaired is an error, and files are read only from the
             robot's own folder and package. `adjoin check` lists all flaws of a file.
+        budget: time and memory that a file you do not trust may take. It is then read in a process of its own, which
+            takes seconds to start, so that even a file at which MuJoCo's compiler hangs ends in a `ModelError`.
 
     Returns:
         The model.
@@ -92,6 +96,14 @@ def load(
     ):
         if value not in valid:
             raise InputError(f"{argument}={value!r} is not one of {', '.join(map(repr, valid))}")
+    if budget is not None:
+        given = {"floating_base": floating_base, "root": root, "lock": lock, "meshes": meshes, "folder": folder}
+        given |= {"packages": packages, "allow": allow, "accept": accept, "repair": repair}
+        given |= {"unsupported": unsupported, "strict": strict}
+        model, flaws = load_within(budget, source, _named(source), given)
+        if flaws:
+            warn_caller(ModelWarning(_named(source), flaws))
+        return model
     data, name, home, encoding = open_source(source, folder)
     findings = Findings(strict)
     folders = {key: Path(value) for key, value in (packages or {}).items()}
@@ -155,6 +167,13 @@ def open_source(
         return path.read_bytes(), str(path), home or path.parent, None
     except OSError as error:
         raise ModelError(f"it cannot be read: {error.strerror}", where=where) from None
+
+
+def _named(source: str | os.PathLike[str] | bytes) -> str:
+    """Return what messages call a source."""
+    if isinstance(source, (bytes, bytearray, memoryview)) or str(source).lstrip().startswith("<"):
+        return TEXT
+    return _shown(Path(source))
 
 
 def _shown(path: Path) -> str:

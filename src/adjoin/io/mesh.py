@@ -20,7 +20,7 @@ import numpy as np
 
 from adjoin.errors import InputError, ModelError, Option, Subject
 from adjoin.extras import needed
-from adjoin.io.xml import Element
+from adjoin.io.xml import MAX_DEPTH, MAX_ELEMENTS, Element
 
 MAX_OBJ_BYTES = 16 * 1024 * 1024
 MAX_VERTICES = 1_000_000
@@ -94,6 +94,8 @@ def _checked(surfaces: Iterable[Surface]) -> list[Surface]:
         count += len(surface.vertices)
         if count > 3 * MAX_VERTICES:
             raise _Refused(f"it has more than {3 * MAX_VERTICES} vertices")
+        if surface.vertices.ndim != 2 or surface.vertices.shape[1] != 3 or surface.faces.shape[1:] != (3,):
+            raise _Refused("it has vertices that are not 3 numbers, or faces that are not triangles")
         if not np.isfinite(surface.vertices).all() or np.abs(surface.vertices).max(initial=0.0) > 1e9:
             raise _Refused("it has vertices that are not finite or larger than 1e9")
         if surface.faces.min(initial=0) < 0 or surface.faces.max(initial=-1) >= len(surface.vertices):
@@ -157,7 +159,9 @@ def _gltf(data: bytes) -> Iterator[Surface]:
         material["pbrMetallicRoughness"] = {} if color is None else {"baseColorFactor": color}
     if any(not str(buffer.get("uri", "data:")).startswith("data:") for buffer in tree.get("buffers", ())):
         raise _Refused("its buffers are in other files", remedy="write it as .glb")
-    if sum(int(accessor.get("count", 0)) for accessor in tree.get("accessors", ())) > 12 * MAX_VERTICES:
+    sizes = {"SCALAR": 1, "VEC2": 2, "VEC3": 3}
+    accessors = tree.get("accessors", ())
+    if sum(abs(int(one.get("count", 0))) * sizes.get(one.get("type"), 16) for one in accessors) > 12 * MAX_VERTICES:
         raise _Refused(f"it has more than {12 * MAX_VERTICES} numbers")
     if len(tree.get("nodes", ())) > MAX_NODES:
         raise _Refused(f"its scene has more than {MAX_NODES} nodes")
@@ -183,9 +187,7 @@ def _three_numbers(data: bytes, key: bytes) -> bytes:
 
 def _collada(data: bytes) -> Iterator[Surface]:
     collada = needed("collada", "meshes", "reading it")
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = _refuse
-    parser.Parse(data, True)
+    _check_elements(data)
     if re.search(rb"(?i)[\s>]-?nan[\s<]", data):  # pycollada would make them zeros
         raise _Refused("some of its numbers are nan")
     ignored = [collada.DaeBrokenRefError, collada.common.DaeUnsupportedError]
@@ -199,14 +201,45 @@ def _collada(data: bytes) -> Iterator[Surface]:
         colors = {material.symbol: _color(material.target.effect) for material in node.materials}
         for group in node.geometry.primitives:
             if isinstance(group, (collada.polylist.Polylist, collada.triangleset.TriangleSet)):
-                triangles = group.triangleset() if isinstance(group, collada.polylist.Polylist) else group
+                triangles = _triangles(group) if isinstance(group, collada.polylist.Polylist) else group
+                if triangles.vertex_index.min(initial=0) < 0:
+                    raise _Refused("it has faces with vertices that do not exist")
                 used, faces = np.unique(triangles.vertex_index, return_inverse=True)
                 vertices = triangles.vertex[used] @ place[:3, :3].T + place[:3, 3]
                 yield Surface(vertices, faces.reshape(-1, 3), colors.get(group.material))
 
 
-def _refuse(*_: Any) -> None:
-    raise _Refused("it has DOCTYPE or entity declarations, which are refused")
+def _check_elements(data: bytes) -> None:
+    """Raise an error if a Collada file has declarations, or too many elements for a parser that keeps them all."""
+    count = depth = 0
+
+    def declare(*_: Any) -> None:
+        raise _Refused("it has DOCTYPE or entity declarations, which are refused")
+
+    def start(*_: Any) -> None:
+        nonlocal count, depth
+        count, depth = count + 1, depth + 1
+        if count > MAX_ELEMENTS:
+            raise _Refused(f"it has more than {MAX_ELEMENTS} elements")
+        if depth > MAX_DEPTH:
+            raise _Refused(f"its elements are nested more than {MAX_DEPTH} deep")
+
+    def end(*_: Any) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = declare, start, end
+    parser.Parse(data, True)
+
+
+def _triangles(polygons: Any) -> Any:
+    """Return polygons of Collada as triangles, if their counts of corners are those of the corners that it lists."""
+    counts = np.asarray(polygons.vcounts)
+    if counts.min(initial=3) < 3 or int(counts.sum()) != len(polygons.vertex_index):
+        listed = f"but it lists {len(polygons.vertex_index)}"
+        raise _Refused(f"its polygons claim {int(counts.sum())} corners, each at least 3, {listed}")
+    return polygons.triangleset()
 
 
 def _placed(

@@ -72,7 +72,7 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
         unsupported: "error" to refuse parts that are not simulated, "warn" to leave them out.
     """
     where = Location(root.where.file)
-    mujoco, compiled = compile_document(scan(root, files), where)
+    mujoco, compiled = compile_document(scan(root, files), where, root.findings)
     parts = mjcf_unsupported.find(mujoco, compiled)
     listed = "; ".join(parts)
     if parts and unsupported == "error":

@@ -9,12 +9,15 @@ import importlib
 import math
 import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from adjoin.errors import Location, ModelError
+from adjoin.errors import Findings, Location, ModelError
 from adjoin.io import xml
 from adjoin.io.mesh import read_mesh, to_stl
 from adjoin.io.paths import Files
@@ -23,7 +26,8 @@ from adjoin.io.xml import Element
 COMPILED = (".stl", ".obj", ".msh")
 """Formats of meshes that MuJoCo reads; others are converted."""
 MAX_COPIES = 1_000
-MAX_GRID = 1_000_000
+MAX_NUMBERS = 1_000_000
+"""Numbers that a few letters of a document ask for: points of grids, vertices of built-in meshes, data of sensors."""
 MAX_BODIES = 2_000
 MAX_INCLUDES = 200
 _LOOKS = {"texture", "material", "skin", "light", "visual", "size"}
@@ -31,8 +35,21 @@ _FILE_ATTRIBUTES = re.compile(r"file|file(right|left|up|down|front|back)")
 _NOT_FINITE = re.compile(r"(?i)(?<!\S)[+-]?(nan|inf|infinity)(?!\S)")
 _TEXTS = {"name", "class", "childclass", "model", "prefix", "data", "mesh", "hfield", "tendon", "actuator", "objname"}
 _TEXTS |= {f"{kind}{number}" for kind in ("joint", "body", "site", "geom") for number in ("", "1", "2")}
-# Elements that multiply others: <replicate count>, <composite count>, <flexcomp count>, ... and large grids.
-_COUNTED = {"replicate": "count", "composite": "count", "flexcomp": "count", "hfield": "nrow ncol"}
+# Elements that multiply others.
+_COUNTED = {"replicate": "count", "composite": "count", "flexcomp": "count"}
+# Attributes whose product is how many numbers an element asks for; any element can ask for a history of `nsample`.
+_ASKING = {
+    "hfield": "nrow ncol",
+    "flexcomp": "cellcount",
+    "flex": "cellcount",
+    "user": "dim",
+    "contact": "num",
+    "camera": "resolution",
+    "numeric": "size",
+}
+_VERTEX_NUMBERS = 20
+"""What a vertex of a built-in mesh counts for: its share of faces, hull and inertia."""
+_compiling = threading.Lock()
 
 
 @dataclass
@@ -78,6 +95,8 @@ class _Scan:
     includes: int = 0
     elements: int = 0
     bodies: int = 0
+    copies: int = 0
+    numbers: int = 0
     folders: dict[str, str] = field(default_factory=dict)
     strip: bool = False
     top: str = ""
@@ -153,7 +172,7 @@ def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
     element.children = children
 
 
-def _clean(element: Element, state: _Scan, copies: int) -> None:
+def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -> None:
     looks = _LOOKS - {"material"} if state.colors else _LOOKS
     element.children = [child for child in element.children if child.tag not in looks]
     if not state.colors:
@@ -163,11 +182,17 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
         element.children = []
     for attribute in _COUNTED.get(element.tag, "").split():
         if attribute in element.attributes:
-            copies *= _product(element, attribute)
-    most = MAX_GRID if element.tag == "hfield" else MAX_COPIES
-    if copies > most:
-        what = "points" if element.tag == "hfield" else "copies"
-        element.fail(f"it makes {copies} {what}", f"the limit is {most}")
+            copies *= math.prod(_counts(element, attribute))
+    if copies > MAX_COPIES:
+        element.fail(f"it makes {copies} copies", f"the limit is {MAX_COPIES}")
+    state.copies += copies
+    if state.copies > xml.MAX_ELEMENTS:
+        element.fail(f"the file has more than {xml.MAX_ELEMENTS} elements with all copies")
+    default = default or element.tag == "default"
+    numbers = _asked(element) * (state.elements if default else copies)
+    state.numbers += numbers
+    if state.numbers > MAX_NUMBERS:
+        element.fail(f"it asks for {numbers} numbers", f"the limit for the file as a whole is {MAX_NUMBERS}")
     if element.tag == "model" and "file" in element.attributes:
         # Its own includes and meshes would be opened by the compiler, past our rules.
         element.fail("models in other files are not read", "put the content of that file here")
@@ -185,7 +210,7 @@ def _clean(element: Element, state: _Scan, copies: int) -> None:
             problem = f"{odd[0].strip()!r} is not a number"
             element.fail(problem, "MuJoCo would treat it as missing", field=attribute)
     for child in element.children:
-        _clean(child, state, copies)
+        _clean(child, state, copies, default)
 
 
 def _try_mesh(mesh: Element, assets: Element, state: _Scan) -> None:
@@ -201,14 +226,26 @@ def _try_mesh(mesh: Element, assets: Element, state: _Scan) -> None:
         state.missing.add(mesh.attributes.get("name", Path(address.replace("\\", "/")).stem))
 
 
-def _product(element: Element, attribute: str) -> int:
-    value = 1.0
-    for word in element.attributes[attribute].split():
+def _asked(element: Element) -> int:
+    """Return how many numbers an element asks for beyond those that it lists."""
+    shape = [count for attribute in _ASKING.get(element.tag, "").split() for count in _counts(element, attribute)]
+    asked = math.prod(shape) if shape else 0
+    asked += sum(_counts(element, "nsample"))
+    if "builtin" in element.attributes:  # the first two parameters of a mesh are its resolution along one or two ways
+        asked += _VERTEX_NUMBERS * max(_counts(element, "params")[:2], default=1) ** 2
+    return asked
+
+
+def _counts(element: Element, attribute: str) -> list[int]:
+    """Return the numbers of an attribute as counts of at least 1; none if it is missing."""
+    counts = []
+    for word in element.attributes.get(attribute, "").split():
         try:
-            value *= max(1.0, abs(float(word)))
+            value = abs(float(word))
         except ValueError:
-            return 1  # not a number: the compiler says so
-    return int(min(value, 1e18)) if math.isfinite(value) else 10**18
+            return []  # not a number: the compiler says so
+        counts.append(int(max(1.0, min(value, 1e18))) if math.isfinite(value) else 10**18)
+    return counts
 
 
 def _asset(element: Element, attribute: str, state: _Scan) -> str:
@@ -247,8 +284,13 @@ def _write(element: Element, lines: list[str], places: list[Location], depth: in
     lines.append(f"</{element.tag}>")
 
 
-def compile_document(scanned: Scanned, where: Location) -> tuple[Any, Any]:
+def compile_document(scanned: Scanned, where: Location, findings: Findings | None = None) -> tuple[Any, Any]:
     """Run MuJoCo's compiler.
+
+    Args:
+        scanned: the document.
+        where: the place of errors that name none.
+        findings: takes what the compiler warns of.
 
     Returns:
         The module and its compiled model.
@@ -262,6 +304,24 @@ def compile_document(scanned: Scanned, where: Location) -> tuple[Any, Any]:
         problem = f"reading MJCF needs MuJoCo's compiler ({error})"
         raise ModelError(problem, where=where, remedy="pip install 'adjoin[mjcf]'") from None
     try:
-        return mujoco, mujoco.MjModel.from_xml_string(scanned.text, scanned.assets)
-    except (ValueError, mujoco.FatalError) as error:
+        with _warnings(mujoco) as said:
+            compiled = mujoco.MjModel.from_xml_string(scanned.text, scanned.assets)
+    except (ValueError, RuntimeError, MemoryError, mujoco.FatalError) as error:
         raise scanned.error(str(error), where) from None
+    if findings is not None:
+        for message in said:
+            findings.note(scanned.error(message, where), "taken as it is")
+    return mujoco, compiled
+
+
+@contextmanager
+def _warnings(mujoco: Any) -> Iterator[list[str]]:
+    """Collect MuJoCo's warnings, which it would append to MUJOCO_LOG.TXT in the working folder."""
+    said: list[str] = []
+    with _compiling:
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(said.append)
+        try:
+            yield said
+        finally:
+            mujoco.set_mju_user_warning(before)

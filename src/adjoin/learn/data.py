@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from adjoin.errors import InputError, unknown_name
+from adjoin.learn.archive import MAX_BYTES, read_npz
 from adjoin.model.model import Model
 
 GAP = 1.5
@@ -235,6 +236,21 @@ def load_csv(
         InputError: a column is missing or unknown, something is not a finite number, time does not grow, or has a gap;
             the message has the file, the line and the column.
     """
+    if (size := os.path.getsize(path)) > MAX_BYTES // 4:
+        raise InputError(f"{path}: it has {size} bytes; the limit for a CSV file is {MAX_BYTES // 4}, use NPZ")
+    try:
+        return _load_csv(path, model, ignore, dtype, device)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from None
+
+
+def _load_csv(
+    path: FilePath,
+    model: Model,
+    ignore: Iterable[str],
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+) -> Recording:
     with open(path, newline="", encoding=_ENCODING) as file:
         header = [name.strip() for name in next(csv.reader(file), [])]
     groups = _groups(str(path), model, header, set(ignore))
@@ -272,11 +288,7 @@ def load_npz(
             has a gap.
     """
     known = [field.name for field in fields(Recording)[1:]]
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except ValueError as error:
-        raise InputError(f"{path}: not an NPZ file of plain arrays ({error})") from None
+    arrays = read_npz(path)
     for name in arrays:
         if name not in known:
             raise InputError(f"{path}: {unknown_name('array', 'arrays', name, known)}")
@@ -371,7 +383,7 @@ def _trajectories(path: str, numbers: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 
 def _check_time(time: torch.Tensor, where: Any) -> None:
-    if time.shape[-1] < 2:
+    if time.shape[-1] < 2 or not time.numel():
         raise InputError(f"{where([0] * time.ndim)}: at least two samples are needed")
     steps = time.diff()
     median = float(steps.median())

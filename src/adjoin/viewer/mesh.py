@@ -114,6 +114,7 @@ def creased(vertices: np.ndarray, faces: np.ndarray, degrees: float = 35.0) -> M
         spread = label.copy()
         np.minimum.at(spread, pairs[:, 0], least)
         np.minimum.at(spread, pairs[:, 1], least)
+        spread = spread[spread]  # a long strip would take a round for each of its corners
         if (spread == label).all():
             break
         label = spread
