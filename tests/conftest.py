@@ -1,3 +1,4 @@
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))  # as when an examp
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
-    """Tests compile into a folder of their own, never into the user's cache."""
+    """Tests compile into a folder of their run, never into the user's cache; processes that share a run share it."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADJOIN_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "kernels"))
+        patch.setenv("ADJOIN_CACHE_DIR", str(folder / "kernels"))
         yield
 
 
