@@ -241,3 +241,24 @@ def test_integers_differ_nowhere():
 
     with pytest.raises(TraceError, match="must be the same in all environments"):
         Function(wrong, {"x": ()})
+
+
+def test_an_index_plus_a_number_is_an_address_with_an_offset():
+    def weighted(x):
+        array, numbers = at.scratch(list(x), checked=False), at.table([0.0, 3.0, 5.0, 7.0], checked=False)
+
+        def body(i, carry):
+            array, total = carry
+            array[(i - 1) + 1] = array[i + 2] * 2.0  # the first part of this index is negative at first
+            return array, total + array[(i + 3) + 1] * numbers[i + 1]
+
+        array, total = at.loop(3, body, (array, 0.0))
+        return [*[array[k] for k in range(7)], total]
+
+    for batch in (1, 9):
+        x = torch.randn(batch, 7, dtype=torch.float64)
+        expected = x.clone()
+        expected[:, 0], expected[:, 1], expected[:, 2] = 2.0 * x[:, 2], 2.0 * x[:, 3], 2.0 * x[:, 4]
+        total = 3.0 * x[:, 4] + 5.0 * x[:, 5] + 7.0 * x[:, 6]
+        found = adjoin.function(x=7)(weighted)(x)
+        torch.testing.assert_close(found, torch.cat([expected, total[:, None]], 1))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import adjoin
+from adjoin.constraints.packed import Packed
 from adjoin.errors import InputError
 from adjoin.simulation.state import FINE, OVERFLOW
 
@@ -224,6 +225,30 @@ def test_a_world_without_contacts_steps():
     mujoco.mj_step(model, data, nstep=200)
     path = sim.rollout(sim.state(torch.zeros(1, dtype=torch.float64)), steps=200)
     assert path.q[-1].item() == pytest.approx(data.qpos[0], abs=1e-8)
+
+
+def test_a_warm_start_changes_the_work_but_not_the_step():
+    _, sim = engines("elliptic")
+    state = sim.rollout(sim.state(batch=9, dtype=torch.float64), torch.zeros(60, 9, 2, dtype=torch.float64)).last
+    cold = state.replace(memory={**state.memory, "acceleration": torch.zeros_like(state.v)})
+    control = torch.zeros(9, 2, dtype=torch.float64)
+    warm, cold = sim.step(state, control), sim.step(cold, control)
+    assert not torch.equal(state.memory["acceleration"], torch.zeros_like(state.v))
+    torch.testing.assert_close(warm.v, cold.v, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(warm.memory["acceleration"], cold.memory["acceleration"], rtol=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 4, 6, 9])
+def test_a_dense_matrix_is_solved_tile_by_tile(n):
+    def solve(half, right):
+        rows = [[half[i * (i + 1) // 2 + j] if j <= i else 0.0 for j in range(n)] for i in range(n)]
+        return Packed(rows).solve_dense(list(right))
+
+    root = torch.randn(9, n, n, dtype=torch.float64)
+    matrix, right = root @ root.mT + torch.eye(n), torch.randn(9, n, dtype=torch.float64)
+    i, j = torch.tril_indices(n, n)
+    found = adjoin.function(half=n * (n + 1) // 2, right=n)(solve)(matrix[:, i, j], right)
+    torch.testing.assert_close(found, torch.linalg.solve(matrix, right))
 
 
 def test_what_is_not_a_solver_is_refused():

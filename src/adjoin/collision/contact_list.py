@@ -1,40 +1,51 @@
 """The contacts of a step as a list in arrays of the kernel, whose length is what touches.
 
 Code exists once for each pair of kinds. A loop visits the pairs of these kinds: where bounding spheres are apart in
-all environments that a processor works on together, nothing else is computed; else the narrow phase looks for points,
-and each that is near enough takes the next slot of the list. This search is not differentiated. A second loop visits
-the slots and computes distance, position and normal of each point from the feature that was found, and gradients
-pass through that.
+all environments that a processor works on together, nothing else is computed; where the narrow phase is expensive,
+boxes around both are compared next; then it looks for points, and each that is near enough takes the next slot of the
+list. This search is not differentiated. A second loop visits the slots and computes distance, position and normal of
+each point from the feature that was found, and gradients pass through that.
 
 The lanes of a vector share the slots; a slot is active in the environments that have the contact. What an environment
 has is in the same order whatever its neighbors have, and adds exact zeros elsewhere, so that its numbers do not depend
 on theirs.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
+from adjoin.collision.broad_phase import CHEAP, Shapes, boxes_near, spheres_near, transform
 from adjoin.collision.narrow_phase import NARROW_PHASE, NarrowPhase
 from adjoin.collision.pairs import Pair
 from adjoin.collision.point import Point
 from adjoin.collision.records import Records, indices_table
-from adjoin.collision.shape import Shape, Vertices
+from adjoin.collision.shape import Shape
 from adjoin.compiler.ir.graph import Graph, tracing
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
-from adjoin.model.parts import Geometry
 from adjoin.spatial import vector
-from adjoin.spatial.motion import Transform, transform_multiply
-from adjoin.spatial.scalar import Scalar, select, sqrt
+from adjoin.spatial.scalar import Scalar, select
 from adjoin.spatial.vector import Matrix3, Vector3
-from adjoin.trace import Scratch, any_environment, indices, integer, loop, maximum, scratch, table, to_index, when
+from adjoin.trace import (
+    Scratch,
+    any_environment,
+    indices,
+    inside,
+    integer,
+    loop,
+    minimum,
+    scratch,
+    to_index,
+    when,
+)
 
 LANES = 16
 """The most environments that share slots: the lanes of a vector."""
+
+TOGETHER = 4
+"""Pairs whose bounding spheres are looked at together."""
 
 
 class Group(NamedTuple):
@@ -106,51 +117,6 @@ class Candidates:
     def shapes(self) -> list[int]:
         """The shapes that can touch."""
         return sorted({index for pair in self.pairs for index in (pair.first, pair.second)})
-
-
-class Shapes:
-    """The shapes that can touch, where they are now, in arrays of the kernel."""
-
-    def __init__(self, state: State, candidates: Candidates):
-        robot, used = state.robot, candidates.shapes
-        geometries = [robot.model.geometries[index] for index in used]
-        bodies = sorted({geometry.body for geometry in geometries})
-        poses = scratch([x for body in bodies for x in _flat(state.pose(body))], checked=False)
-        placed = Records([_flat(robot.geometries[index]) for index in used])
-        of_body = indices_table([bodies.index(geometry.body) for geometry in geometries])
-
-        def place(i: Any, array: Scratch) -> Scratch:
-            body = of_body[i] * 12
-            pose = transform_multiply(_transform([poses[body + k] for k in range(12)]), _transform(placed[i]))
-            for k, x in enumerate(_flat(pose)):
-                array[i * 12 + k] = x
-            return array
-
-        self.poses = loop(len(used), place, scratch(12 * len(used), checked=False, cleared=False))
-        sizes = robot.numbers("geometry_size")
-        self.sizes = Records([tuple(sizes[index]) for index in used])
-        self.radii = Records(
-            [(bounding_radius(geometry, sizes[i]),) for geometry, i in zip(geometries, used, strict=True)]
-        )
-        self.number = {index: i for i, index in enumerate(used)}
-        counts = [len(geometry.vertices) for geometry in geometries]
-        if any(counts):
-            self.vertices = table([x for geometry in geometries for x in geometry.vertices], checked=False)
-            self.starts = indices_table([0, *accumulate(counts)][:-1])
-            self.counts, self.most = indices_table(counts), max(counts)
-
-    def pose(self, i: Any) -> Transform:
-        """Of a shape in the world."""
-        return _transform([self.poses[i * 12 + k] for k in range(12)])
-
-    def center(self, i: Any) -> Vector3:
-        """Return the origin of a shape in the world, m."""
-        return vector.vector3([self.poses[i * 12 + 9 + k] for k in range(3)])
-
-    def shape(self, kind: Any, i: Any) -> Shape:
-        """A shape, by its place among those that can touch."""
-        vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most) if kind == "hull" else ()
-        return Shape(kind, vector.vector3(self.sizes[i]), self.pose(i), vertices)
 
 
 Visit = Callable[[Callable[[Any, Sequence[Scalar], Any], Any], Any], Any]
@@ -254,7 +220,7 @@ def find_contacts(
         tangent_of: Chooses a direction across each normal, if the list should have one.
         reach_of: How near is near enough, of the shapes as they are; by default the margin of each pair.
     """
-    shapes, slots = Shapes(state, candidates), candidates.slots
+    shapes, slots = Shapes(state, candidates.shapes), candidates.slots
     reach = WithinMargin(candidates.pairs) if reach_of is None else reach_of(shapes)
     first = indices_table([shapes.number[pair.first] for pair in candidates.pairs])
     second = indices_table([shapes.number[pair.second] for pair in candidates.pairs])
@@ -267,14 +233,15 @@ def find_contacts(
     ends = [integer(0)]
     for group in candidates.groups:
 
-        def visit(i: Any, carry: Any, group: Group = group) -> Any:
-            index = group.first + i
+        def visit(index: Any, carry: Any, group: Group = group) -> Any:
+            """Claim slots for the points of a pair, if it is near."""
             a, b = first[index], second[index]
-            near = _near(shapes, group.kinds, a, b, reach.bound(index, a, b))
+            near = spheres_near(shapes, group.kinds, a, b, reach.bound(index, a, b))
 
-            def test(carry: Any) -> Any:
-                margin = reach.exact(index, a, b)
-                one, other = shapes.shape(group.kinds[0], a), shapes.shape(group.kinds[1], b)
+            def test(carry: Any, near: Any = near) -> Any:
+                # Read and compute inside of the branch, not before it.
+                margin = reach.exact(inside(index), inside(a), inside(b))
+                one, other = (shapes.shape(kind, inside(i)) for kind, i in zip(group.kinds, (a, b), strict=True))
                 for k, candidate in enumerate(group.phase.search(one, other)):
                     touches = near & (candidate.distance < margin)
 
@@ -292,9 +259,35 @@ def find_contacts(
                     carry = when(any_environment(touches) & room, claim, carry, detached=True)
                 return carry
 
-            return when(any_environment(near), test, carry, detached=True)
+            if group.kinds in CHEAP:
+                return when(any_environment(near), test, carry, detached=True)
 
-        carry = loop(group.size, visit, carry, detached=True)
+            def test_boxes(carry: Any) -> Any:
+                margin = reach.bound(inside(index), inside(a), inside(b))
+                boxes = inside(near) & boxes_near(shapes, group.kinds, inside(a), inside(b), margin)
+                return when(any_environment(boxes), lambda carry: test(carry, boxes), carry, detached=True)
+
+            return when(any_environment(near), test_boxes, carry, detached=True)
+
+        def visit_several(block: Any, carry: Any, group: Group = group, visit: Any = visit) -> Any:
+            """Look at several pairs at once, of which most are far, so that they wait for memory together."""
+            start, last = group.first + block * TOGETHER, group.first + group.size - 1
+            near: Any = False
+            for k in range(TOGETHER):
+                index = minimum(start + k, integer(last))
+                a, b = first[index], second[index]
+                near = spheres_near(shapes, group.kinds, a, b, reach.bound(index, a, b)) | near
+
+            def each(carry: Any) -> Any:
+                count = minimum(integer(last + 1) - inside(start), integer(TOGETHER))
+                return loop(count, lambda k, carry: visit(start + k, carry), carry, at_most=TOGETHER, detached=True)
+
+            return when(any_environment(near), each, carry, detached=True)
+
+        if group.size >= 2 * TOGETHER:
+            carry = loop(-(-group.size // TOGETHER), visit_several, carry, detached=True)
+        else:
+            carry = loop(group.size, lambda i, carry, g=group, v=visit: v(g.first + i, carry), carry, detached=True)
         ends.append(carry[0])
     count, needed, pair, number, active, feature = carry
 
@@ -323,52 +316,14 @@ def find_contacts(
     return ContactList(count, needed, pair, number, active, distance, position, normal, tangent[0] if tangent else None)
 
 
-def _near(shapes: Shapes, kinds: tuple[str, str], a: Any, b: Any, margin: Scalar) -> Any:
-    """Whether bounding spheres are nearer than the margin; of a plane, whether the sphere is."""
-    apart = vector.subtract(shapes.center(a), shapes.center(b))
-    if kinds[1] == "plane":
-        axis = vector.vector3([shapes.poses[b * 12 + 3 * k + 2] for k in range(3)])
-        return vector.dot(axis, apart) < shapes.radii[a][0] + margin
-    most = shapes.radii[a][0] + shapes.radii[b][0] + margin
-    return vector.dot(apart, apart) < most * most
-
-
-def bounding_radius(geometry: Geometry, size: Sequence[Scalar]) -> Scalar:
-    """The greatest distance of a shape's points from the origin of its frame; 0 for a plane, which has no end."""
-    match geometry.kind:
-        case "sphere":
-            return size[0]
-        case "capsule":
-            return size[0] + size[1]
-        case "cylinder":
-            return sqrt(size[0] * size[0] + size[1] * size[1])
-        case "box":
-            return sqrt(size[0] * size[0] + size[1] * size[1] + size[2] * size[2])
-        case "ellipsoid":
-            return maximum(maximum(size[0], size[1]), size[2])
-        case "hull":
-            return max(math.hypot(*vertex) for vertex in geometry.vertices)
-    return 0.0
-
-
 @cache
 def _points(kinds: tuple[str, str]) -> int:
     """How many points two kinds of shapes can have."""
     with tracing(graph := Graph()):
         numbers = [graph.fresh("input", (), (0, i)) for i in range(15)]
         corners = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-        a, b = (Shape(kind, vector.vector3(numbers[:3]), _transform(numbers[3:]), corners) for kind in kinds)  # type: ignore[arg-type]
+        a, b = (Shape(kind, vector.vector3(numbers[:3]), transform(numbers[3:]), corners) for kind in kinds)  # type: ignore[arg-type]
         return len(NARROW_PHASE[kinds].search(a, b))
-
-
-def _flat(pose: Transform) -> list[Scalar]:
-    rotation, position = pose
-    return [*(x for row in rotation for x in row), *position]
-
-
-def _transform(numbers: Sequence[Scalar]) -> Transform:
-    x = tuple(numbers)
-    return ((x[0:3], x[3:6], x[6:9]), x[9:12])  # type: ignore[return-value]
 
 
 def _vector(array: Scratch, slot: Any) -> Vector3:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from adjoin.collision.contact_list import Candidates, Reach, Shapes
+from adjoin.collision.broad_phase import Shapes
+from adjoin.collision.contact_list import Candidates, Reach
 from adjoin.constraints.blocks import Block, ContactBlock, EqualityBlock, JointFrictionBlock, Row, UnilateralBlock
 from adjoin.constraints.compliant_contacts import CompliantContacts
 from adjoin.constraints.rows import other_blocks
@@ -115,6 +116,10 @@ class Compliant:
     def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> Callable[[Shapes], Reach]:
         """What is further away pushes with less than exp(-20) of its stiffness."""
         return lambda shapes: SpeculativeReach(state, candidates, free, shapes, REACH * self.depth, 1.0)
+
+    def memory(self, candidates: Candidates) -> dict[str, tuple[int, ...]]:
+        """A step keeps nothing for the next."""
+        return {}
 
     def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
         """The step with its constraints; see `ListedSolver`."""

@@ -17,6 +17,9 @@ from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
 from adjoin.trace import Scratch, loop, scratch, select
 
+TILE = 4
+"""Entries of a chain that are worked on at once: what one needs from memory is under way while others wait."""
+
 
 class Chains(NamedTuple):
     """For each pair of candidates, the directions of motion that move its shapes against each other.
@@ -29,6 +32,8 @@ class Chains(NamedTuple):
         sign: 1 if it moves the first shape, -1 for the second.
         longest: the most that a pair has.
         couples: of each pair, whether its chain is not on one way to the root.
+
+    After the entries of a pair come others of sign 0, up to a multiple of `TILE`.
     """
 
     start: Sequence[int]
@@ -60,7 +65,9 @@ def chains(robot: Robot, candidates: Candidates) -> Chains:
             own.sort()
             couples = all(any(body not in other for body in way) for way, other in (ways, ways[::-1]))
             known[bodies] = (len(entries), len(own), couples)
+            filling = -len(own) % TILE
             entries += [(direction, dof, sign) for dof, direction, sign in own]
+            entries += [(direction, dof, 0.0) for dof, direction, _ in own[-1:] * filling]
     rows = [known[bodies] for bodies in both]
     entries = entries or [(0, 0, 0.0)]
     direction, dof, sign = (list(column) for column in zip(*entries, strict=True))
@@ -119,7 +126,9 @@ class ContactRows:
         self.start, self.length, self.direction, self.dof = map(indices_table, table[:4])
         self.sign = Records([(x,) for x in table.sign])
         self.couples = Records([(float(x),) for x in table.couples])
-        self.lines = indices_table([i * (i + 1) // 2 for i in range(robot.nv)])
+        self.tiles = indices_table([-(-length // TILE) for length in table.length])
+        self.most_tiles = -(-table.longest // TILE)
+        self.line = indices_table([dof * (dof + 1) // 2 for dof in table.dof])
         self.filled = {
             (i, j)
             for start, length, couples in zip(table.start, table.length, table.couples, strict=True)
@@ -180,9 +189,8 @@ class ContactRows:
         world.add(wrenches, self.first[contact.pair], wrench)
         world.add(wrenches, self.second[contact.pair], wrench, -1.0)
 
-    def column(self, contact: ContactFrame, entry: Any) -> list[Scalar]:
-        """The rows of J in the coordinate of one entry of the pair's chain."""
-        place = self.start[contact.pair] + entry
+    def column(self, contact: ContactFrame, place: Any) -> list[Scalar]:
+        """The rows of J in the coordinate of one entry of the chains."""
         sign = self.sign[place][0]
         return [sign * x for x in self.along(contact, self.direction[place])]
 
@@ -194,31 +202,45 @@ class ContactRows:
 
     def add_stiffness(self, entries: Scratch, contact: ContactFrame, stiffness: Sequence[Sequence[Scalar]]) -> Scratch:
         """Add Jᵀ S J to the lower half of a matrix, where S is the lower half of a symmetric one."""
-        rows, longest, begin = self.rows, self.chains.longest, self.start[contact.pair]
-        columns = scratch(2 * rows * longest, checked=False, cleared=False)
+        rows, begin, tiles = self.rows, self.start[contact.pair], self.tiles[contact.pair]
+        columns = scratch(2 * rows * TILE * self.most_tiles, checked=False, cleared=False)
 
-        def column(k: Any, columns: Scratch) -> Scratch:
-            jacobian = self.column(contact, k)
-            for r in range(rows):
-                line = [stiffness[max(r, s)][min(r, s)] for s in range(rows)]
-                columns[k * (2 * rows) + r] = jacobian[r]
-                columns[k * (2 * rows) + rows + r] = dot(line, jacobian)
+        def tile_columns(tile: Any, columns: Scratch) -> Scratch:
+            first = tile * TILE
+            jacobians = [self.column(contact, begin + first + k) for k in range(TILE)]
+            for k, jacobian in enumerate(jacobians):
+                for r in range(rows):
+                    line = [stiffness[max(r, s)][min(r, s)] for s in range(rows)]
+                    columns[(first * (2 * rows)) + (k * 2 * rows + r)] = jacobian[r]
+                    columns[(first * (2 * rows)) + (k * 2 * rows + rows + r)] = dot(line, jacobian)
             return columns
 
-        columns = loop(self.length[contact.pair], column, columns, at_most=longest)
+        columns = loop(tiles, tile_columns, columns, at_most=self.most_tiles)
 
-        def line(i: Any, entries: Scratch) -> Scratch:
-            pulled = [columns[i * (2 * rows) + rows + r] for r in range(rows)]
-            place = self.lines[self.dof[begin + i]]
+        def read(tile: Any, side: int) -> list[list[Scalar]]:
+            first = tile * (TILE * 2 * rows)
+            return [[columns[first + (k * 2 * rows + side + r)] for r in range(rows)] for k in range(TILE)]
 
-            def entry(j: Any, entries: Scratch) -> Scratch:
-                value = dot(pulled, [columns[j * (2 * rows) + r] for r in range(rows)])
-                if self.state.robot.coupled:  # one coordinate may be in a chain more than once
-                    twice = (self.dof[begin + i] == self.dof[begin + j]) & (j < i)
-                    value = select(twice, 2.0 * value, value)
-                entries.add(place + self.dof[begin + j], value)
+        def add_tile(entries: Scratch, upper: Any, lower: Any, same: bool) -> None:
+            """Add the products of two tiles of columns; of one tile with itself only the lower half."""
+            pulled, pushed = read(upper, rows), read(lower, 0)
+            lines = [self.line[begin + upper * TILE + i] for i in range(TILE)]
+            dofs = [self.dof[begin + lower * TILE + j] for j in range(TILE)]
+            own = [self.dof[begin + upper * TILE + i] for i in range(TILE)]
+            for i in range(TILE):
+                for j in range(i + 1 if same else TILE):
+                    value = dot(pulled[i], pushed[j])
+                    if self.state.robot.coupled and not (same and i == j):  # a coordinate may be in a chain twice
+                        value = select(own[i] == dofs[j], 2.0 * value, value)
+                    entries.add(lines[i] + dofs[j], value)
+
+        def line(upper: Any, entries: Scratch) -> Scratch:
+            def tile(lower: Any, entries: Scratch) -> Scratch:
+                add_tile(entries, upper, lower, same=False)
                 return entries
 
-            return loop(i + 1, entry, entries, at_most=longest)
+            entries = loop(upper, tile, entries, at_most=self.most_tiles)
+            add_tile(entries, upper, upper, same=True)
+            return entries
 
-        return loop(self.length[contact.pair], line, entries, at_most=longest)
+        return loop(tiles, line, entries, at_most=self.most_tiles)

@@ -189,4 +189,4 @@ def listed_solution(
             return contacts.each(lambda contact, carry: act(contact.slot, carry), carry)
 
         handed = handed_on(contacts.contacts, contacts.candidates.max_contacts, contacts.rows, visit, impulses)
-    return ListedSolution(change, report, modes, impulses=handed)
+    return ListedSolution(change, report, modes, kept=handed)

@@ -17,11 +17,19 @@ from adjoin.collision.records import Records
 from adjoin.collision.shape import Shape
 from adjoin.constraints.contact_rows import ContactFrame, ContactRows
 from adjoin.constraints.impedance import softness
+from adjoin.constraints.minimization import Problem, solve_accelerations
 from adjoin.constraints.packed import Packed
-from adjoin.constraints.soft_contact import Response, Weights, cone, pyramid
-from adjoin.constraints.soft_rows import SoftRow, soft_rows
+from adjoin.constraints.soft_contact import (
+    Response,
+    Weights,
+    cone,
+    cone_is_linear_between,
+    pyramid,
+    pyramid_is_linear_between,
+)
+from adjoin.constraints.soft_rows import soft_rows
 from adjoin.constraints.solver import FreeMotion, ListedSolution, Scene
-from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
+from adjoin.dynamics.linear import Factor, dot, is_zero
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.spatial import vector
@@ -33,11 +41,9 @@ from adjoin.trace import (
     implicit,
     loop,
     maximum,
-    minimum,
     scratch,
     select,
     sqrt,
-    while_loop,
 )
 
 
@@ -66,8 +72,8 @@ class Newton:
 
     @property
     def warm(self) -> bool:
-        """Nothing of a step is kept for the next."""
-        return False
+        """A step starts from the accelerations of the one before."""
+        return True
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -81,6 +87,10 @@ class Newton:
 
     def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> None:
         """Contacts begin at the margin of their pair."""
+
+    def memory(self, candidates: Candidates) -> dict[str, tuple[int, ...]]:
+        """A step keeps its accelerations."""
+        return {"acceleration": (candidates.model.nv,)}
 
     def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
         """The step with its constraints; see `Solver`.
@@ -100,7 +110,8 @@ class Newton:
             parts = zip(free.residual([dt * x for x in a]), free.damping, strict=True)
             return [r / dt - dot(d, a) for r, d in parts]
 
-        a = solve_accelerations(problem, self, Factor(undamped).solve(problem.force), unbalanced)
+        start = scene.start or Factor(undamped).solve(problem.force)
+        a = solve_accelerations(problem, self.iterations, self.tolerance, start, unbalanced)
         change = [dt * x for x in a]
         if not all(is_zero(x) for row in free.damping for x in row):
             acting = problem.constraint_forces(a)
@@ -113,7 +124,11 @@ class Newton:
             change = implicit(solution, residual, factor.solve)
         modes = [row.mode(row.residual(a)) for row in rows]
         return ListedSolution(
-            change, lambda write, carry: contacts.report(a, write, carry) if contacts else carry, modes, a
+            change,
+            lambda write, carry: contacts.report(a, write, carry) if contacts else carry,
+            modes,
+            acceleration=a,
+            kept=detach(a),
         )
 
 
@@ -209,122 +224,85 @@ class SoftContacts(ContactRows):
 
         return self.visit(self.motions.twist_array(accelerations), act, carry)
 
-    def gradient(self, accelerations: Sequence[Scalar], matrix: Packed) -> tuple[list[Scalar], Any]:
+    def residuals(self, accelerations: Sequence[Scalar]) -> Scratch:
+        """The accelerations of all rows, less those at which they rest."""
+
+        def note(contact: ContactFrame, u: Any, weights: Weights, array: Scratch) -> Scratch:
+            for k, x in enumerate(u):
+                array[contact.slot * self.rows + k] = x
+            return array
+
+        blank = scratch(self.rows * self.candidates.slots, checked=False, cleared=False)
+        return self.visit(self.motions.twist_array(accelerations), note, blank)
+
+    def row_values(self, array: Scratch, slot: Any) -> list[Scalar]:
+        """The numbers of a contact's rows, in an array of those of all."""
+        return [array[slot * self.rows + k] for k in range(self.rows)]
+
+    def gradient(self, residuals: Scratch, matrix: Packed) -> tuple[list[Scalar], Any]:
         """The generalized forces, and what is added to the Hessian; and how many contacts couple branches."""
 
-        def act(contact: ContactFrame, u: Any, weights: Weights, carry: Any) -> Any:
+        def act(contact: ContactFrame, carry: Any) -> Any:
             wrenches, entries, coupled = carry
-            response = self.respond(u, weights, contact.pair)
+            weights = self.weights(contact.slot, contact.pair)
+            response = self.respond(self.row_values(residuals, contact.slot), weights, contact.pair)
             self.add_wrench(wrenches, contact, response.force)
             entries = self.add_stiffness(entries, contact, response.stiffness)
             couples = self.couples[contact.pair][0] * self.contacts.active[contact.slot]
             return wrenches, entries, coupled + couples
 
-        twists = self.motions.twist_array(accelerations)
         carry = self.motions.wrench_array(), matrix.entries, 0.0
-        wrenches, matrix.entries, coupled = self.visit(twists, act, carry)
+        wrenches, matrix.entries, coupled = self.each(act, carry)
         return self.motions.generalized(wrenches), coupled
 
-    def slope(
-        self, a: Sequence[Scalar], along: Sequence[Scalar]
-    ) -> Callable[[Scalar, Scalar, Scalar], tuple[Scalar, Scalar]]:
-        """What contacts add to first and second derivative of the cost along a direction, as a function of how far."""
-        size, moved = self.rows, self.motions.twist_array(along)
+    def slope_at_end(self, residuals: Scratch, along: Sequence[Scalar], carry: Any) -> tuple[Scratch, Any]:
+        """How fast the rows of contacts change along a direction, and what they add to a `Slope` at its end."""
+        moved = self.motions.twist_array(along)
 
-        def note(contact: ContactFrame, u: Any, weights: Weights, array: Scratch) -> Scratch:
-            for k, (x, y) in enumerate(zip(u, self.rates(contact, moved), strict=True)):
-                array[contact.slot * (2 * size) + k] = x
-                array[contact.slot * (2 * size) + size + k] = y
-            return array
+        def act(contact: ContactFrame, carry: Any) -> Any:
+            rates, slope = carry
+            start, rate = self.row_values(residuals, contact.slot), self.rates(contact, moved)
+            for k, x in enumerate(rate):
+                rates[contact.slot * self.rows + k] = x
+            return rates, self._add_slope(contact.slot, contact.pair, start, rate, 1.0, slope)
 
-        blank = scratch(2 * size * self.candidates.slots, checked=False, cleared=False)
-        lines = self.visit(self.motions.twist_array(a), note, blank)
+        blank = scratch(self.rows * self.candidates.slots, checked=False, cleared=False)
+        return self.each(act, (blank, carry))
 
-        def derivative(far: Scalar, total: Scalar, curve: Scalar) -> tuple[Scalar, Scalar]:
-            def body(slot: Any, carry: Any) -> Any:
-                total, curve = carry
-                pair = self.contacts.pair[slot]
-                start, rate = ([lines[slot * (2 * size) + side + k] for k in range(size)] for side in (0, size))
-                weights = self.weights(slot, pair)
-                force, stiffness = self.respond([x + far * y for x, y in zip(start, rate, strict=True)], weights, pair)
-                bent = [dot([stiffness[max(i, j)][min(i, j)] for j in range(size)], rate) for i in range(size)]
-                return total - dot(force, rate), curve + dot(bent, rate)
+    def slope(self, residuals: Scratch, rates: Scratch, far: Scalar, carry: Any) -> Any:
+        """What contacts add to a `Slope`."""
 
-            return loop(self.contacts.count, body, (total, curve), at_most=self.candidates.slots)
+        def body(slot: Any, carry: Any) -> Any:
+            start, rate = self.row_values(residuals, slot), self.row_values(rates, slot)
+            return self._add_slope(slot, self.contacts.pair[slot], start, rate, far, carry)
 
-        return derivative
+        return loop(self.contacts.count, body, carry, at_most=self.candidates.slots)
 
+    def _add_slope(self, slot: Any, pair: Any, start: Any, rate: Any, far: Scalar, carry: Any) -> Any:
+        total, curve, changes = carry
+        weights, moved = self.weights(slot, pair), [x + far * y for x, y in zip(start, rate, strict=True)]
+        force, stiffness = self.respond(moved, weights, pair)
+        bent = [dot([stiffness[max(i, j)][min(i, j)] for j in range(self.rows)], rate) for i in range(self.rows)]
+        same = self.linear_between(start, moved, weights, pair)
+        changed = select(same, 0.0, self.contacts.active[slot])
+        return total - dot(force, rate), curve + dot(bent, rate), changes + changed
 
-class Problem:
-    """The minimization of one step.
+    def linear_between(self, u: Sequence[Scalar], v: Sequence[Scalar], weights: Weights, pair: Any) -> Any:
+        """Whether the force is one linear function at both of two accelerations."""
+        present = self.present[pair][: self.rows - 1]
+        if self.rows > 1 and self.elliptic:
+            return cone_is_linear_between(u, v, weights, present)
+        return pyramid_is_linear_between(u, v, weights, present)
 
-    Args:
-        inertia: M.
-        force: M a0: forces without constraints, nv scalars.
-        rows: joint limits, joint friction and equalities.
-        contacts: the contacts, if there can be any.
-    """
+    def advance(self, residuals: Scratch, rates: Scratch, far: Scalar) -> Scratch:
+        """The residuals, farther along a direction."""
 
-    def __init__(self, inertia: Rows, force: Sequence[Scalar], rows: Sequence[SoftRow], contacts: SoftContacts | None):
-        self.inertia, self.force, self.rows, self.contacts = inertia, list(force), rows, contacts
-        self.size = len(inertia)
+        def body(slot: Any, residuals: Scratch) -> Scratch:
+            for k, x in enumerate(self.row_values(rates, slot)):
+                residuals.add(slot * self.rows + k, far * x)
+            return residuals
 
-    def times_inertia(self, x: Sequence[Scalar]) -> list[Scalar]:
-        """M x."""
-        line = self.inertia
-        return [dot([line[max(i, j)][min(i, j)] for j in range(self.size)], x) for i in range(self.size)]
-
-    def constraint_forces(self, a: Sequence[Scalar]) -> list[Scalar]:
-        """Jᵀ f of all constraints, at some accelerations."""
-        total = self.contacts.forces(a) if self.contacts else [0.0] * self.size
-        return self._with_rows(a, total)
-
-    def _with_rows(self, a: Sequence[Scalar], total: list[Scalar]) -> list[Scalar]:
-        total = list(total)
-        for row in self.rows:
-            force, _ = row.respond(row.residual(a))
-            for dof, arm in row.jacobian.items():
-                total[dof] = total[dof] + arm * force
-        return total
-
-    def expand(self, a: Sequence[Scalar]) -> tuple[list[Scalar], Packed, Any]:
-        """The gradient and the Hessian at some accelerations, and how many contacts couple branches."""
-        rows = [list(row) for row in self.inertia]
-        total: list[Scalar] = [0.0] * self.size
-        for row in self.rows:
-            force, stiffness = row.respond(row.residual(a))
-            for i, arm in row.jacobian.items():
-                total[i] = total[i] + arm * force
-                for j, other in row.jacobian.items():
-                    if j <= i:
-                        rows[i][j] = rows[i][j] + arm * stiffness * other
-        matrix, coupled = Packed(rows, self.contacts.filled if self.contacts else ()), None
-        if self.contacts:
-            touching, coupled = self.contacts.gradient(a, matrix)
-            total = [x + y for x, y in zip(total, touching, strict=True)]
-        inertial = self.times_inertia(a)
-        return [m - f - c for m, f, c in zip(inertial, self.force, total, strict=True)], matrix, coupled
-
-    def solve(self, matrix: Packed, coupled: Any, right: Sequence[Scalar]) -> list[Scalar]:
-        """The Hessian's solution."""
-        couples = self.contacts is not None and any(self.contacts.chains.couples)
-        return matrix.solve(right, coupled if couples else None)
-
-    def slope(self, a: Sequence[Scalar], along: Sequence[Scalar]) -> Callable[[Scalar], tuple[Scalar, Scalar]]:
-        """First and second derivative of the cost along a direction, as a function of how far."""
-        inertial = self.times_inertia(along)
-        first, second = dot(inertial, a) - dot(self.force, along), dot(inertial, along)
-        rows = [(row, row.residual(a), row.along(along)) for row in self.rows]
-        touching = self.contacts.slope(a, along) if self.contacts else None
-
-        def derivative(far: Scalar) -> tuple[Scalar, Scalar]:
-            total, curve = first + far * second, second
-            for row, start, rate in rows:
-                force, stiffness = row.respond(start + far * rate)
-                total, curve = total - force * rate, curve + stiffness * rate * rate
-            return touching(far, total, curve) if touching else (total, curve)
-
-        return derivative
+        return loop(self.contacts.count, body, residuals, at_most=self.candidates.slots)
 
 
 def tangent(a: Shape, b: Shape, normal: Vector3) -> Vector3:
@@ -336,94 +314,3 @@ def tangent(a: Shape, b: Shape, normal: Vector3) -> Vector3:
         hint = choose(vector.dot(along, along) > 1e-20, along, hint)
     across = vector.subtract(hint, vector.scale(vector.dot(hint, normal), normal))
     return vector.scale(1.0 / sqrt(vector.dot(across, across)), across)
-
-
-SEARCH = 0.01
-"""A line search ends where the slope is less than this share of the one that it began with."""
-
-ROUNDING = 1e5
-"""Steps are noise that gain less than this, times the square of the precision, of the energy."""
-
-
-def minimize(problem: Problem, start: Sequence[Scalar], iterations: int, tolerance: float) -> list[Scalar]:
-    """The accelerations that minimize the cost, found without derivatives of how."""
-    energy = abs(dot(problem.force, start))
-    precision = _precision(energy)
-    noise = ROUNDING * precision * precision
-    enough = maximum(noise, tolerance)
-
-    def proceed(carry: Any) -> Any:
-        return carry[1] > enough * carry[2]
-
-    def step(_: Any, carry: Any) -> Any:
-        a, _, scale = carry
-        gradient, matrix, coupled = problem.expand(a)
-        along = [-x for x in problem.solve(matrix, coupled, gradient)]
-        gained = -dot(gradient, along)
-        scale = maximum(scale, gained)
-        far = search(problem.slope(a, along), gained, noise * scale)
-        return [x + far * y for x, y in zip(a, along, strict=True)], gained, scale
-
-    # What the first step gains is not known before it is taken.
-    carry = list(start), energy + 1.0, energy
-    return detach(while_loop(proceed, step, carry, iterations)[0])
-
-
-def _precision(positive: Scalar) -> Scalar:
-    """The spacing of numbers next to 1, in the precision in which the kernel runs, which is not known before."""
-    return abs(3.0 * ((4.0 / 3.0 + minimum(positive, 0.0)) - 1.0) - 1.0)
-
-
-def search(derivative: Callable[[Scalar], tuple[Scalar, Scalar]], begin: Scalar, noise: Scalar) -> Scalar:
-    """How far to go along a direction: to where the slope of a convex function is zero, or nearly.
-
-    Args:
-        derivative: the slope and its slope.
-        begin: minus the slope at the beginning.
-        noise: what a slope may be wrong by.
-    """
-    enough = maximum(SEARCH * begin, noise)
-
-    def proceed(carry: Any) -> Any:
-        return carry[4] > 0.5
-
-    def step(_: Any, carry: Any) -> Any:
-        far, low, high, closed, _ = carry
-        slope, curve = derivative(far)
-        down = slope < 0.0
-        low, high = select(down, far, low), select(down, high, far)
-        closed = select(down, closed, 1.0)
-        newton = far - slope / maximum(curve, 1e-30)
-        inside = (newton > low) & (newton < high)
-        following = select(closed > 0.5, select(inside, newton, 0.5 * (low + high)), minimum(newton, 10.0 * far))
-        done = abs(slope) <= enough
-        return select(done, far, following), low, high, closed, select(done, 0.0, 1.0)
-
-    zero = 0.0 * begin
-    return while_loop(proceed, step, (1.0 + zero, zero, zero, zero, 1.0 + zero), 20)[0]
-
-
-def solve_accelerations(
-    problem: Problem,
-    solver: Newton,
-    start: Sequence[Scalar],
-    unbalanced: Callable[[Sequence[Scalar]], list[Scalar]],
-) -> list[Scalar]:
-    """The accelerations of a step, with the derivatives of the minimum.
-
-    Args:
-        problem: what is minimized.
-        solver: how.
-        start: accelerations to begin with.
-        unbalanced: computes M a - M a0, in the way that is cheapest to differentiate.
-    """
-    found = minimize(problem, start, solver.iterations, solver.tolerance)
-
-    def residual(a: Sequence[Scalar]) -> list[Scalar]:
-        return [x - f for x, f in zip(unbalanced(a), problem.constraint_forces(a), strict=True)]
-
-    def solve(right: Sequence[Scalar]) -> list[Scalar]:
-        _, matrix, coupled = problem.expand(found)
-        return problem.solve(matrix, coupled, right)
-
-    return implicit(found, residual, solve)

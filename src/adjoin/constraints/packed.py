@@ -4,9 +4,18 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from adjoin.collision.records import indices_table
-from adjoin.dynamics.linear import Factor, Rows, is_zero
-from adjoin.spatial.scalar import Scalar
-from adjoin.trace import Scratch, integer, loop, scratch, when
+from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
+from adjoin.spatial.scalar import Scalar, sqrt
+from adjoin.trace import Scratch, integer, loop, maximum, scratch, when
+
+TILE = 4
+"""Rows and columns that are worked on at once."""
+
+COPIED = 16
+"""Numbers that are copied at once."""
+
+LEAST = 1e-9
+"""The least pivot, over the entry of the diagonal that it began as."""
 
 
 class Packed:
@@ -41,45 +50,108 @@ class Packed:
         return found if coupled is None else when(coupled > 0.5, lambda _: self.solve_dense(right), found)
 
     def solve_dense(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """The solution with all entries, by loops: Lᵀ D L in place, from the last row to the first."""
+        """The solution with all entries: L Lᵀ by loops over tiles, whose numbers are in registers at the same time."""
         n = self.size
-        lines = indices_table([i * (i + 1) // 2 for i in range(n)])
-        copied = scratch([self.entries[k] for k in range(n * (n + 1) // 2)], checked=False)
+        tiles = -(-n // TILE)
+        size = tiles * TILE
+        lines = indices_table([i * (i + 1) // 2 for i in range(size)])
+        factor = scratch(size * (size + 1) // 2, checked=False, cleared=False)
+        x = scratch([*right, *[0.0] * (size - n)], checked=False)
+        for i in range(n, size):  # rows of the identity fill the last tile
+            for j in range(i + 1):
+                factor[i * (i + 1) // 2 + j] = 1.0 if i == j else 0.0
 
-        def eliminate(step: Any, carry: Any) -> Any:
-            entries, x = carry
-            k = integer(n - 1) - step
-            base = lines[k]
-            inverse = 1.0 / entries[base + k]
-            top = x[k]
+        def copy(step: Any, factor: Scratch) -> Scratch:
+            for k in range(COPIED):
+                factor[step * COPIED + k] = self.entries[step * COPIED + k]
+            return factor
 
-            def line(i: Any, carry: Any) -> Any:
-                entries, x = carry
-                factor = entries[base + i] * inverse
-                x.add(i, -(factor * top))
-                place = lines[i]
+        count = n * (n + 1) // 2
+        factor = loop(count // COPIED, copy, factor)
+        for k in range(count // COPIED * COPIED, count):
+            factor[k] = self.entries[k]
 
-                def entry(j: Any, entries: Scratch) -> Scratch:
-                    entries.add(place + j, -(factor * entries[base + j]))
-                    return entries
+        def places(tile: Any) -> list[Any]:
+            return [lines[tile * TILE + k] for k in range(TILE)]
 
-                return loop(i + 1, entry, entries, at_most=n), x
+        def read(array: Scratch, rows: Sequence[Any], tile: Any) -> list[list[Scalar]]:
+            """A tile below the diagonal."""
+            return [[array[row + tile * TILE + k] for k in range(TILE)] for row in rows]
 
-            entries, x = loop(k, line, (entries, x), at_most=n)
-            x[k] = top * inverse
-            return entries, x
+        def line(i: Any, factor: Scratch) -> Scratch:
+            rows = places(i)
 
-        def substitute(k: Any, carry: Any) -> Any:
-            entries, x = carry
-            base = lines[k]
-            inverse = 1.0 / entries[base + k]
+            def off_diagonal(j: Any, factor: Scratch) -> Scratch:
+                others = places(j)
 
-            def entry(i: Any, total: Scalar) -> Scalar:
-                return total - entries[base + i] * inverse * x[i]
+                def subtract(k: Any, total: Any) -> Any:
+                    a, b = read(factor, rows, k), read(factor, others, k)
+                    return [[total[r][c] - dot(a[r], b[c]) for c in range(TILE)] for r in range(TILE)]
 
-            x[k] = loop(k, entry, x[k], at_most=n)
-            return entries, x
+                total = loop(j, subtract, read(factor, rows, j), at_most=tiles)
+                below = [[factor[others[r] + j * TILE + c] for c in range(r + 1)] for r in range(TILE)]
+                for r in range(TILE):
+                    solved: list[Scalar] = []
+                    for c in range(TILE):
+                        solved.append((total[r][c] - dot(below[c][:c], solved)) * below[c][c])
+                        factor[rows[r] + j * TILE + c] = solved[c]
+                return factor
 
-        carry = copied, scratch(list(right), checked=False)
-        _, x = loop(n, substitute, loop(n, eliminate, carry))
+            factor = loop(i, off_diagonal, factor, at_most=tiles)
+
+            def subtract(k: Any, total: Any) -> Any:
+                a = read(factor, rows, k)
+                return [[total[r][c] - dot(a[r], a[c]) for c in range(r + 1)] for r in range(TILE)]
+
+            diagonal = [[factor[rows[r] + i * TILE + c] for c in range(r + 1)] for r in range(TILE)]
+            total = loop(i, subtract, diagonal, at_most=tiles)
+            lower: list[list[Scalar]] = []
+            for r in range(TILE):
+                lower.append([])
+                for c in range(r):
+                    lower[r].append((total[r][c] - dot(lower[r], lower[c][:c])) * lower[c][c])
+                pivot = total[r][r] - dot(lower[r], lower[r])
+                # Rounding must not make it negative. The inverse takes the place of the diagonal.
+                lower[r].append(1.0 / sqrt(maximum(pivot, LEAST * diagonal[r][r])))
+                for c in range(r + 1):
+                    factor[rows[r] + i * TILE + c] = lower[r][c]
+            return factor
+
+        factor = loop(tiles, line, factor)
+
+        def forward(i: Any, x: Scratch) -> Scratch:
+            rows = places(i)
+
+            def subtract(k: Any, total: Any) -> Any:
+                a, solved = read(factor, rows, k), [x[k * TILE + c] for c in range(TILE)]
+                return [total[r] - dot(a[r], solved) for r in range(TILE)]
+
+            total = loop(i, subtract, [x[i * TILE + r] for r in range(TILE)], at_most=tiles)
+            solved: list[Scalar] = []
+            for r in range(TILE):
+                below = [factor[rows[r] + i * TILE + c] for c in range(r + 1)]
+                solved.append((total[r] - dot(below[:r], solved)) * below[r])
+                x[i * TILE + r] = solved[r]
+            return x
+
+        def backward(step: Any, x: Scratch) -> Scratch:
+            i = integer(tiles - 1) - step
+            rows = places(i)
+            solved = [x[i * TILE + r] for r in range(TILE)]
+            for r in reversed(range(TILE)):
+                below = [factor[rows[r] + i * TILE + c] for c in range(r + 1)]
+                solved[r] = solved[r] * below[r]
+                for c in range(r):
+                    solved[c] = solved[c] - below[c] * solved[r]
+                x[i * TILE + r] = solved[r]
+
+            def subtract(k: Any, x: Scratch) -> Scratch:
+                a = read(factor, rows, k)
+                for c in range(TILE):
+                    x.add(k * TILE + c, -dot([a[r][c] for r in range(TILE)], solved))
+                return x
+
+            return loop(i, subtract, x, at_most=tiles)
+
+        x = loop(tiles, backward, loop(tiles, forward, x))
         return [x[i] for i in range(n)]

@@ -9,7 +9,8 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from adjoin.collision.contact_list import Candidates, Reach, Shapes
+from adjoin.collision.broad_phase import Shapes
+from adjoin.collision.contact_list import Candidates, Reach
 from adjoin.constraints.adjoints import Adjoint, ImplicitAdjoint, UnrolledAdjoint
 from adjoin.constraints.blocks import Block, JointLimitBlock
 from adjoin.constraints.contact_model import ContactModel
@@ -19,7 +20,7 @@ from adjoin.constraints.rows import other_blocks
 from adjoin.constraints.solver import ConstraintSolution, FreeMotion, ListedSolution, Scene
 from adjoin.constraints.speculative_reach import SpeculativeReach
 from adjoin.constraints.system import System
-from adjoin.constraints.warm_start import impulses_before
+from adjoin.constraints.warm_start import impulses_before, warm_size
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
@@ -77,6 +78,10 @@ class PGS(ContactModel):
         """What may touch within the step; what is further away has no impulse, and no derivative of one."""
         distance = REACH + self.adjoint.anticipation
         return lambda shapes: SpeculativeReach(state, candidates, free, shapes, distance, SPEEDS)
+
+    def memory(self, candidates: Candidates) -> dict[str, tuple[int, ...]]:
+        """A warm step keeps the impulses of its contacts, each with what it is an impulse of."""
+        return {"impulses": (warm_size(candidates),)} if self.warm else {}
 
     def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:
         """The step with its constraints; see `ListedSolver`."""

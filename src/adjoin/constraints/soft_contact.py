@@ -6,7 +6,7 @@ for each j, and a cone is one smooth surface.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import maximum, minimum, select, sqrt
@@ -68,16 +68,52 @@ def pyramid(u: Sequence[Scalar], weights: Weights, rows: Sequence[Scalar]) -> Re
     return Response(force, stiffness)
 
 
+def pyramid_is_linear_between(
+    u: Sequence[Scalar], v: Sequence[Scalar], weights: Weights, rows: Sequence[Scalar]
+) -> Any:
+    """Whether the same edges push at both of two accelerations."""
+    same = same_sign(u[0], v[0])
+    for j, (mu, present) in enumerate(zip(weights.friction, rows, strict=True), 1):
+        for edge in (mu * present, -(mu * present)):
+            same = same & same_sign(u[0] + edge * u[j], v[0] + edge * v[j])
+    return same
+
+
+def same_sign(a: Scalar, b: Scalar) -> Any:
+    """Whether both numbers are negative or none of them is."""
+    return (maximum(a, b) < 0.0) | (minimum(a, b) >= 0.0)
+
+
+def cone_is_linear_between(u: Sequence[Scalar], v: Sequence[Scalar], weights: Weights, rows: Sequence[Scalar]) -> Any:
+    """Whether the contact parts at both of two accelerations, or sticks at both."""
+    (parts, sticks), (parts_then, sticks_then) = (_Cone(x, weights, rows).zones() for x in (u, v))
+    return (parts & parts_then) | (sticks & sticks_then)
+
+
+class _Cone:
+    """Accelerations scaled such that the cone is round."""
+
+    def __init__(self, u: Sequence[Scalar], weights: Weights, rows: Sequence[Scalar]):
+        self.slope = weights.slope
+        self.scale = [self.slope, *[c * present for c, present in zip(weights.friction, rows, strict=True)]]
+        self.scaled = [x * s for x, s in zip(u, self.scale, strict=True)]
+        self.square = sum((x * x for x in self.scaled[1:]), 0.0)
+        self.across = sqrt(maximum(self.square, TINY * TINY))
+
+    def zones(self) -> tuple[Any, Any]:
+        """Whether the contact parts, and whether it sticks."""
+        normal, straight = self.scaled[0], self.square < TINY * TINY
+        parts = (normal >= self.slope * self.across) | (straight & (normal >= 0.0))
+        sticks = (self.slope * normal + self.across <= 0.0) | (straight & (normal < 0.0))
+        return parts, sticks
+
+
 def cone(u: Sequence[Scalar], weights: Weights, rows: Sequence[Scalar]) -> Response:
     """Of a cone: nothing where it parts, all rows where it sticks, and the nearest force on the cone where it slips."""
-    size, mu = len(u), weights.slope
-    scale = [mu, *[c * present for c, present in zip(weights.friction, rows, strict=True)]]
-    scaled = [x * s for x, s in zip(u, scale, strict=True)]
+    size, mu, round_cone = len(u), weights.slope, _Cone(u, weights, rows)
+    scale, scaled, across = round_cone.scale, round_cone.scaled, round_cone.across
     normal = scaled[0]
-    square = sum((x * x for x in scaled[1:]), 0.0)
-    across = sqrt(maximum(square, TINY * TINY))
-    parts = (normal >= mu * across) | ((square < TINY * TINY) & (normal >= 0.0))
-    sticks = (mu * normal + across <= 0.0) | ((square < TINY * TINY) & (normal < 0.0))
+    parts, sticks = round_cone.zones()
     # 1 / R of the others: MuJoCo keeps R_j mu_j² the same for all of them.
     stuck = [weights.normal, *[weights.normal * s * s / maximum(mu * mu, TINY) for s in scale[1:]]]
     middle = weights.normal / maximum(mu * mu * (1.0 + mu * mu), TINY)

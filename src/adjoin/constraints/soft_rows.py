@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from adjoin.constraints.impedance import LEAST, softness
 from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.joint_equality import JointEquality
 from adjoin.constraints.model_rows import equality_rows, is_active, speed, tendon_frictions, tendon_limits
 from adjoin.constraints.rows import Equality, equalities, nearest_limits
+from adjoin.constraints.soft_contact import same_sign
 from adjoin.dynamics.linear import is_zero
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
@@ -57,6 +58,15 @@ class SoftRow:
             return maximum(pull, 0.0), select(u < 0.0, self.weight, 0.0)
         force = maximum(-self.limit, minimum(self.limit, pull))
         return force, select(abs(pull) < self.limit, self.weight, 0.0)
+
+    def linear_between(self, u: Scalar, v: Scalar) -> Any:
+        """Whether the force is one linear function at both of two residuals."""
+        idle = self.weight <= 0.0
+        if self.kind == "push":
+            return same_sign(u, v) | idle
+        one, other = self.weight * u, self.weight * v
+        most, least = maximum(one, other), minimum(one, other)
+        return (maximum(most, -least) < self.limit) | (least >= self.limit) | (most <= -self.limit) | idle
 
 
 def soft_rows(

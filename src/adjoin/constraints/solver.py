@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from adjoin.collision.contact_list import Candidates, ContactList, Reach, Shapes, Tangent, Visit
+from adjoin.collision.broad_phase import Shapes
+from adjoin.collision.contact_list import Candidates, ContactList, Reach, Tangent, Visit
 from adjoin.constraints.blocks import Block
 from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.rows import Equality
@@ -56,14 +57,14 @@ class ListedSolution(NamedTuple):
         visit: Calls `write(slot, [mode, force in world axes], carry)` for each contact, see `ContactList.compacted`.
         modes: What each of the other constraints does.
         acceleration: The acceleration before implicit damping, nv scalars; empty where the solver has none.
-        impulses: What the next step starts from, if the solver is warm.
+        kept: What the next step starts from, if the solver starts warm.
     """
 
     change: list[Scalar]
     visit: Visit
     modes: list[Scalar]
     acceleration: Sequence[Scalar] = ()
-    impulses: Sequence[Scalar] = ()
+    kept: Sequence[Scalar] = ()
 
 
 class Scene(NamedTuple):
@@ -93,7 +94,7 @@ class ContactSolver(Protocol):
 
     @property
     def warm(self) -> bool:
-        """Return whether a step starts from the contact impulses of the one before."""
+        """Return whether a step starts from what the one before kept: impulses of contacts, or accelerations."""
         ...
 
     @property
@@ -131,6 +132,10 @@ class ListedSolver(ContactSolver, Protocol):
 
     def reach(self, free: FreeMotion, state: State, candidates: Candidates) -> Callable[[Shapes], Reach] | None:
         """Return how near shapes must be for a contact; None if that is the margin of each pair."""
+        ...
+
+    def memory(self, candidates: Candidates) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of what a step keeps for the next one; nothing if the solver is not warm."""
         ...
 
     def solve_listed(self, free: FreeMotion, scene: Scene) -> ListedSolution:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from adjoin.collision.contact_list import Candidates, Shapes
+from adjoin.collision.broad_phase import Shapes
+from adjoin.collision.contact_list import Candidates
 from adjoin.collision.records import Records, indices_table
 from adjoin.constraints.motions import Motions, relative
 from adjoin.constraints.solver import FreeMotion

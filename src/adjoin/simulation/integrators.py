@@ -151,7 +151,8 @@ class SemiImplicit:
         place, velocity, acceleration = self._moved(state, free, solution.change)
         stages = {**_stages(free), "impulses": solution.impulses}
         result = StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
-        return self._with_activation(result._replace(beginning_acceleration=acceleration), plant, state)
+        result = result._replace(beginning_acceleration=acceleration, kept=solution.impulses)
+        return self._with_activation(result, plant, state)
 
     def _advance_listed(
         self, plant: "Plant", q: Sequence[Scalar], v: Sequence[Scalar], start: Sequence[Scalar] | None
@@ -166,9 +167,9 @@ class SemiImplicit:
         solution = solver.solve_listed(free, scene)
         place, velocity, acceleration = self._moved(state, free, solution.change)
         touching = Listed(contacts, candidates.max_contacts, solution.visit)
-        impulses = list(solution.impulses)
-        result = StepResult(place, velocity, acceleration, impulses, touching, solution.modes, _stages(free))
-        result = result._replace(beginning_acceleration=solution.acceleration or acceleration)
+        result = StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
+        beginning = solution.acceleration or acceleration
+        result = result._replace(beginning_acceleration=beginning, kept=solution.kept)
         return self._with_activation(result, plant, state)
 
     def _with_activation(self, result: StepResult, plant: "Plant", state: State) -> StepResult:
@@ -261,4 +262,5 @@ class RK4:
         _, last = loop(4, stage, ([0.0] * len(first), first))
         place, velocity = integrate(plant.model, last[: len(q)], [0.0] * len(v)), last[len(q) :]
         acceleration = [(b - a) / dt for a, b in zip(v, velocity, strict=True)]
-        return StepResult(place, velocity, acceleration, [], [], [], {}, plant.activation)
+        result = StepResult(place, velocity, acceleration, [], [], [], {}, plant.activation)
+        return result._replace(kept=start or ())

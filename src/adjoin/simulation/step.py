@@ -40,6 +40,7 @@ class StepResult(NamedTuple):
         activation: The activations after the step, na scalars.
         effort: The forces of actuators and other parts, as the step begins.
         beginning_acceleration: The acceleration as the step begins, without implicit damping where the solver tells it.
+        kept: What the next step may start from: impulses of contacts, or accelerations.
     """
 
     q: list[Scalar]
@@ -52,6 +53,7 @@ class StepResult(NamedTuple):
     activation: Sequence[Scalar] = ()
     effort: "Effort | None" = None
     beginning_acceleration: Sequence[Scalar] = ()
+    kept: Sequence[Scalar] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Integrator(Protocol):
             plant: What is stepped.
             q: The configuration, nq scalars.
             v: The velocity, nv scalars.
-            start: The contact impulses of the step before, if the solver keeps them.
+            start: What the step before kept, if the solver starts warm.
         """
         ...
 

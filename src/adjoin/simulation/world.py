@@ -30,7 +30,6 @@ from adjoin.constraints.inverse_weights import InverseWeights
 from adjoin.constraints.pgs import PGS
 from adjoin.constraints.rows import GROUND, Contact, Equality, contacts, other_blocks
 from adjoin.constraints.solver import ListedSolver, Solver
-from adjoin.constraints.warm_start import warm_size
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, State
 from adjoin.errors import AdjoinWarning, InputError, warn_caller
@@ -159,16 +158,18 @@ class World:
     @cached_property
     def carry(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of what a step hands to the next."""
+        activation = {"activation": (self.model.na,)} if self.model.na else {}
+        return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **self.memory, **activation}
+
+    @cached_property
+    def memory(self) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of what the solver starts from, if it starts warm."""
+        if self.listed:
+            return self.contact.memory(self.candidates)  # type: ignore[union-attr]
         if not self.contact.warm:
-            rows = 0
-        elif self.listed:
-            rows = warm_size(self.candidates)
-        else:
-            rows = sum(len(contact.block.rows) for contact in self.contacts)
-        memory = {"impulses": (rows,)} if rows else {}
-        if self.model.na:
-            memory["activation"] = (self.model.na,)
-        return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **memory}
+            return {}
+        rows = sum(len(contact.block.rows) for contact in self.contacts)
+        return {"impulses": (rows,)} if rows else {}
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
@@ -275,7 +276,8 @@ class World:
         """
         q, v, status = list(carry["q"]), list(carry["v"]), carry["status"]
         plant = replace(plant, activation=list(carry.get("activation", ())))
-        result = self.integrator.advance(plant, q, v, carry.get("impulses"))
+        start = {name: list(carry[name]) for name in self.memory if name in carry}
+        result = self.integrator.advance(plant, q, v, *start.values())
         speed, place = (sum((x * x for x in part), 0.0) for part in (result.v, result.q))
         passed = sum((abs(x) for x in plant.finite_inputs), 0.0)
         finite = sum((abs(x) for x in (*result.v, *result.q, *result.activation)), passed) < math.inf
@@ -296,9 +298,8 @@ class World:
         following: Values = {"q": unless_frozen(result.q, q), "v": unless_frozen(result.v, v), "status": after}
         if "activation" in carry:
             following["activation"] = unless_frozen(result.activation, list(carry["activation"]))
-        if "impulses" in carry:
-            kept = list(carry["impulses"])
-            following["impulses"] = unless_frozen(result.impulses[: len(kept)], kept)
+        for name, old in start.items():
+            following[name] = unless_frozen(result.kept[: len(old)], old)
         return following, Step(plant, carry, following, result)
 
 

@@ -26,6 +26,15 @@ def routine(name: str) -> Callable[..., Any]:
     return getattr(Writer, name) if hasattr(Writer, name) else getattr(elementary, name)
 
 
+def split_offset(index: Expr) -> tuple[Expr, int]:
+    """An integer as another one plus a number, for which the address of a memory access has room."""
+    if index.op == "add":
+        for base, offset in (index.args, index.args[::-1]):
+            if offset.op == "integer" and offset.data >= 0:
+                return base, offset.data
+    return index, 0
+
+
 class Lowering:
     """Writes single instructions.
 
@@ -186,11 +195,15 @@ class Lowering:
     def element(self, node: Expr, values: Values) -> str:
         """The typed address of an element of an array that is the same in all lanes."""
         w, (array, index) = self.w, node.args[:2]
-        operand = values[index]
-        if index.op != "integer" and node.data is None:
-            operand = self.clamp(operand, array.width, "i32")
-        wide = operand if index.op == "integer" else w.emit(f"zext i32 {operand} to i64")
-        return self.storage.element(values[array], wide, "i32" if array.kind == INDICES else None)
+        kind = "i32" if array.kind == INDICES else None
+        if index.op == "integer":
+            return self.storage.element(values[array], values[index], kind)
+        if node.data is None:
+            operand = self.clamp(values[index], array.width, "i32")
+            return self.storage.element(values[array], w.emit(f"zext i32 {operand} to i64"), kind)
+        base, offset = split_offset(index)
+        wide = w.emit(f"sext i32 {values[base]} to i64")
+        return self.storage.element(values[array], wide, kind, offset)
 
     def lane_elements(self, node: Expr, values: Values) -> list[str]:
         """The typed address of each lane's own element: index * width + lane of an array of scalars."""
@@ -252,13 +265,14 @@ class Lowering:
             text = f"{name} = internal unnamed_addr {space} constant [{len(numbers)} x {scalar}] "
             self.globals[name] = f"{text}[{', '.join(f'{scalar} {x}' for x in literals)}], align 16"
 
-        def read(operand: str) -> str:
-            return w.emit(
-                f"load {scalar}, {pointer} {w.emit(f'getelementptr {scalar}, {pointer} {name}, i32 {operand}')}"
-            )
+        def read(operand: str, offset: int = 0) -> str:
+            place = w.emit(f"getelementptr {scalar}, {pointer} {name}, i32 {operand}")
+            place = w.emit(f"getelementptr {scalar}, {pointer} {place}, i32 {offset}") if offset else place
+            return w.emit(f"load {scalar}, {pointer} {place}")
 
         if index.uniform or lane.width == 1:
-            number = read(values[index])
+            base, offset = split_offset(index)
+            number = read(values[base], offset)
             return number if node.kind == INT else self.spread(number, scalar)
         vector, kind = "poison", lane.vector(scalar)
         for i in range(lane.width):

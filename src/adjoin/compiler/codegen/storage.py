@@ -111,12 +111,15 @@ class Storage(ABC):
         self.workspace[length] = self.workspace.get(length, 0) + stream.width
         return place
 
-    def element(self, buffer: str, index: str, kind: str | None = None) -> str:
-        """The typed address of an element of a buffer; `index` is an i64 operand."""
+    def element(self, buffer: str, index: str, kind: str | None = None, offset: int = 0) -> str:
+        """The typed address of an element of a buffer; `index` is an i64 operand, and `offset` comes on top."""
         w, kind = self.w, kind or self.w.lane.float
         if not buffer.startswith("workspace "):
-            return f"{self.stack} {w.emit(f'getelementptr {kind}, {self.stack} {buffer}, i64 {index}')}"
-        return self.workspace_element(w.emit(f"add i64 {index}, {buffer.split()[1]}"))
+            place = w.emit(f"getelementptr {kind}, {self.stack} {buffer}, i64 {index}")
+            place = w.emit(f"getelementptr {kind}, {self.stack} {place}, i64 {offset}") if offset else place
+            return f"{self.stack} {place}"
+        start = w.emit(f"add i64 {index}, {buffer.split()[1]}")
+        return self.workspace_element(w.emit(f"add i64 {start}, {offset}") if offset else start)
 
     @abstractmethod
     def workspace_element(self, index: str) -> str:

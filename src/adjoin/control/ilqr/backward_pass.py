@@ -208,10 +208,10 @@ class StepwiseBackwardPass:
         self.local, self.bounds, self.second_order = local, bounds, second_order
         size, nu = local.size, local.model.nu
         ends = {name: shape for name, shape in local.inputs.items() if name in ("q", "v", *local.constant_inputs)}
-        inputs = {name: shape for name, shape in local.inputs.items() if name != "impulses"}
+        inputs = {name: shape for name, shape in local.inputs.items() if name not in local.world.memory}
 
         def running(**values: Any) -> Any:
-            return local.quadratic({"impulses": [], **values})
+            return local.quadratic({**dict.fromkeys(local.world.memory, ()), **values})
 
         def terminal(**values: Any) -> Any:
             return local.quadratic(values, controlled=False)

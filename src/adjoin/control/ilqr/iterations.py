@@ -120,8 +120,9 @@ class Iterations:
         per_problem |= {"mu": controls.new_zeros(count), "done": controls.new_zeros(count, dtype=torch.bool)}
         per_problem["index"] = torch.arange(count, device=controls.device)
         per_step = {**per_step, "q": q[:-1], "v": v[:-1], "control": self.results["controls"]}
-        if "impulses" in passes.forward.outputs:
-            per_step["impulses"] = controls.new_empty(steps, *start["impulses"].shape)
+        for name in passes.local.world.memory:
+            if name in passes.forward.outputs:
+                per_step[name] = controls.new_empty(steps, *start[name].shape)
         self._all = self._active = ProblemBatch(per_problem, per_step)
         self._spare: ProblemBatch | None = None
         self._gains: Gains | None = None

@@ -78,7 +78,7 @@ class LocalModel:
             for name, shape in self.inputs.items()
         ]
         self._step, _ = trace("step", self._stepped, [*specs, TensorSpec("change", (self.width,))])
-        specs = [spec for spec in specs if spec.name != "impulses"]
+        specs = [spec for spec in specs if spec.name not in self.world.memory]
         self._running = self._traced("cost", cost, specs)
         ends = [spec for spec in specs if spec.name in ("q", "v", *self.constant_inputs)]
         self._last = self._traced("terminal", terminal, ends)
@@ -115,7 +115,8 @@ class LocalModel:
     def _stepped(self, change: Any, **values: Any) -> list[Scalar]:
         values = self.displaced(values, change)
         plant, q, v = plant_of(self.world, values), list(values["q"]), list(values["v"])
-        result = self.world.integrator.advance(plant, q, v, values.get("impulses"))
+        start = [list(values[name]) for name in self.world.memory]
+        result = self.world.integrator.advance(plant, q, v, *start)
         if self.semi_implicit:
             return list(result.v)
         return [*manifold.difference(self.model, detach(result.q), result.q), *result.v]

@@ -12,24 +12,33 @@ BLOCK = 4000  # nodes of a basic block
 
 
 class LocalStorage(Storage):
-    """The stack is local memory, and the same element of neighboring threads' workspaces lies side by side.
+    """The stack is local memory. Each warp has a workspace, in which the same element of its threads lies side by side.
 
     Attributes:
-        thread: the operand that numbers this thread among all.
+        base: the operand that has the address of the thread's first element.
     """
 
     stack = "ptr addrspace(5)"
     constants = "ptr addrspace(1)"
-    thread = ""
+    base = ""
+
+    def begin(self, warp_start: str, lane_index: str) -> None:
+        """Find the thread's part of the workspace."""
+        w, kind = self.w, self.w.lane.float
+        first = w.emit(f"mul i64 {warp_start}, %workspace.elements")
+        first = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
+        space = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
+        self.base = w.emit(f"getelementptr {kind}, ptr addrspace(1) {space}, i64 {first}")
+
+    def finish(self) -> None:
+        """Compute at the start of the kernel how many elements a thread has."""
+        super().finish()
+        self.prologue.append(f"  %workspace.elements = add i64 {self._end()}, 0")
 
     def workspace_element(self, index: str) -> str:
         """The typed address of an element of the thread's workspace."""
-        w, kind = self.w, self.w.lane.float
-        threads = w.emit(f"add i64 {self.words[self.layout.batch]}, {WARP - 1}")
-        threads = w.emit(f"and i64 {threads}, {-WARP}")  # every thread of the last warp has a column of its own
-        index = w.emit(f"add i64 {w.emit(f'mul i64 {index}, {threads}')}, {self.thread}")
-        base = w.emit(f"inttoptr i64 {self.words[self.layout.workspace]} to ptr addrspace(1)")
-        return f"ptr addrspace(1) {w.emit(f'getelementptr {kind}, ptr addrspace(1) {base}, i64 {index}')}"
+        kind = f"[{WARP} x {self.w.lane.float}]"
+        return f"ptr addrspace(1) {self.w.emit(f'getelementptr {kind}, ptr addrspace(1) {self.base}, i64 {index}')}"
 
     def reserve(self, name: str, elements: int, kind: str | None = None) -> str:
         """Allocate local memory under a name, at the start of the kernel."""
@@ -62,7 +71,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     patch = len(w.lines) - 1
     base = w.emit(f"getelementptr {lane.scalar}, ptr addrspace(3) @shared, i32 {offset}")
     memory.begin(lane_index, first, limit, base)
-    storage.thread = w.emit(f"add i64 {first}, {w.emit(f'sext i32 {lane_index} to i64')}")
+    storage.begin(first, lane_index)
     storage.hide_zero()
     live = set(program.schedule.order)
     rows = [

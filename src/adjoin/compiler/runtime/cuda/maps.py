@@ -87,7 +87,6 @@ def render(map_: Map, lane: Lane) -> Rendered:
     w.label("inside")
     counter = w.emit(f"inttoptr i64 %counter to {_GLOBAL}")
     step = w.emit(f"add i64 {w.emit(f'load i64, {_GLOBAL} {counter}')}, %offset")
-    storage.thread = memory.first
     storage.hide_zero()
     memory.begin(step, w.emit(f"zext i32 {row} to i64"))
     renderer.run()

@@ -1,0 +1,52 @@
+"""Pairs that the broad phase leaves out cannot touch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from adjoin.collision.broad_phase import boxes_near
+
+
+@dataclass
+class Boxes:
+    """Boxes with poses that are numbers."""
+
+    poses: list
+    halves: list
+
+    def pose(self, i):
+        return self.poses[i]
+
+
+def random_boxes(rng):
+    turns = Rotation.random(2, rng).as_matrix()
+    return Boxes([(turn, rng.normal(size=3)) for turn in turns], [rng.uniform(0.1, 0.8, 3) for _ in range(2)])
+
+
+def test_boxes_that_have_a_point_in_common_are_near():
+    rng, common, far = np.random.default_rng(0), 0, 0
+    for _ in range(2000):
+        boxes = random_boxes(rng)
+        (turn, place), (other, origin) = boxes.poses
+        points = rng.uniform(-1, 1, (30, 3)) * boxes.halves[0] @ turn.T + place
+        inside = (np.abs((points - origin) @ other) < boxes.halves[1]).all(1).any()
+        near = boxes_near(boxes, ("box", "box"), 0, 1, 0.0)  # pyright: ignore[reportArgumentType]
+        assert near or not inside
+        common, far = common + inside, far + (not near)
+    assert common > 100
+    assert far > 100
+
+
+@pytest.mark.parametrize("gap", [-0.01, 0.01])
+def test_the_gap_to_a_plane_is_exact(gap):
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        boxes = random_boxes(rng)
+        turn, origin = boxes.poses[1]
+        corners = np.array(np.meshgrid(*[(-1, 1)] * 3)).reshape(3, -1).T * boxes.halves[0] @ boxes.poses[0][0].T
+        height = (corners @ turn[:, 2]).min()
+        boxes.poses[0] = boxes.poses[0][0], origin + (0.1 + gap - height) * turn[:, 2] + rng.normal() * turn[:, 0]
+        near = boxes_near(boxes, ("box", "plane"), 0, 1, 0.1)  # pyright: ignore[reportArgumentType]
+        assert near == (gap < 0.0)
