@@ -38,6 +38,12 @@ HEADS = {
 {MADE} Tasks and learners are in [Reinforcement learning](../reinforcement_learning.md). Simulation steps count each
 step of the simulator, four of them an action; a rate includes policy, rewards and resets.
 """,
+    "robots": f"""\
+# Measured: robots with all their shapes
+
+{MADE} Models are those of their makers, with self-collision; contact is [soft](../contact.md), by Newton's method.
+Environments stand and differ little, or, "moving", in velocities and controls. A cold compile is of step and gradient.
+""",
     "compiler": f"""\
 # Measured: the compiler
 

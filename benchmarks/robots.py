@@ -1,0 +1,153 @@
+"""Robots from their makers' MJCF files, all shapes and self-collision, soft contact by Newton's method.
+
+    python benchmarks/robots.py --save FOLDER FILE.xml ...     models and states in contact, which needs MuJoCo
+    python benchmarks/robots.py --models FOLDER [--device cuda] [--json] [--out FILE]
+
+A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. On a CPU it is one environment in float64
+on one core. On a GPU it is float32, from states whose velocities differ by 0.01 under the same control, or,
+"moving", by 0.3 and with noise in the controls, after 64 steps. Steps are semi-implicit, whatever the file says.
+Gradients are those of the sum of all states.
+"""
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from report import Report, parser
+
+import adjoin
+
+STEPS = 32
+BATCHES = (4096, 8192)
+BARS = {  # name of the file of the model: batch, millions of steps a second forward, with gradient
+    "ant": (4096, 80.0, 15.0),
+    "humanoid": (8192, 40.0, 6.0),
+    "g1mjx": (8192, 20.0, 4.0),
+    "anymal": (8192, 60.0, None),
+    "h1": (8192, 40.0, None),
+    "panda": (8192, 150.0, None),
+}
+
+
+def save(folder: Path, files: list[Path]) -> None:
+    """Write models and states in contact."""
+    import mujoco
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        model = adjoin.load(file)
+        theirs = mujoco.MjModel.from_xml_path(str(file))  # pyright: ignore[reportAttributeAccessIssue]
+        data = mujoco.MjData(theirs)  # pyright: ignore[reportAttributeAccessIssue]
+        if theirs.nkey:
+            mujoco.mj_resetDataKeyframe(theirs, data, 0)  # pyright: ignore[reportAttributeAccessIssue]
+            data.ctrl[:] = theirs.key_ctrl[0]
+        mujoco.mj_step(theirs, data, nstep=int(0.3 / theirs.opt.timestep))  # pyright: ignore[reportAttributeAccessIssue]
+        q, v = data.qpos.copy(), data.qvel.copy()
+        for joint, at in model.independent_joints:
+            if joint.type.floating:  # MuJoCo has the velocity of its origin in world axes
+                turn = np.zeros(9)
+                mujoco.mju_quat2Mat(turn, q[at.q : at.q + 7][3:])  # pyright: ignore[reportAttributeAccessIssue]
+                v[at.v : at.v + 3] = turn.reshape(3, 3).T @ v[at.v : at.v + 3]
+        name = file.stem if file.stem not in ("scene", "scene_mjx") else f"{file.parent.name}_{file.stem}"
+        adjoin.save(model, folder / f"{name}.safetensors")
+        state = {"q": q.tolist(), "v": v.tolist(), "control": data.ctrl.tolist(), "dt": theirs.opt.timestep}
+        (folder / f"{name}.json").write_text(json.dumps({**state, "file": str(file)}))
+
+
+class Robot:
+    """A robot and its state."""
+
+    def __init__(self, path: Path, device: str, dtype: torch.dtype):
+        self.name, self.device, self.dtype = path.stem, device, dtype
+        self.model, self.start = adjoin.load(path), json.loads(path.with_suffix(".json").read_text())
+        self.sim = adjoin.Simulator(
+            self.model,
+            dt=self.start["dt"],
+            contact=adjoin.Newton(),
+            integrator=adjoin.SemiImplicit(),
+            self_collision=True,
+        )
+
+    def state(self, batch: int, velocity: float, control: float) -> tuple[Any, torch.Tensor]:
+        """States that differ, and controls."""
+        generator = torch.Generator().manual_seed(0)
+        q, v, u = (torch.tensor(self.start[key], dtype=self.dtype) for key in ("q", "v", "control"))
+        v = v + velocity * torch.randn(batch, len(v), generator=generator, dtype=self.dtype)
+        u = u + control * torch.randn(STEPS, batch, len(u), generator=generator, dtype=self.dtype)
+        q = q.expand(batch, -1).contiguous()
+        return self.sim.state(q.to(self.device), v.to(self.device)), u.to(self.device)
+
+    def gradient(self, state: Any, controls: torch.Tensor) -> None:
+        """A rollout and its gradient."""
+        q, v, u = (x.detach().clone().requires_grad_() for x in (state.q, state.v, controls))
+        path = self.sim.rollout(state.replace(q=q, v=v), u)
+        (path.q.sum() + path.v.sum()).backward()
+
+
+def seconds(function: Callable[[], Any], device: str, repetitions: int = 7) -> float:
+    """The median of several runs on a GPU; the least of the processor time on a CPU."""
+    times = []
+    for _ in range(repetitions):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        began = time.perf_counter() if device == "cuda" else time.thread_time()
+        function()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() if device == "cuda" else time.thread_time()) - began)
+    return sorted(times)[len(times) // 2] if device == "cuda" else min(times)
+
+
+def measure(report: Report, robot: Robot) -> None:
+    """Compile, then time."""
+    first, controls = robot.state(1 if robot.device == "cpu" else 64, 0.01, 0.0)
+    began = time.perf_counter()
+    robot.gradient(first, controls)
+    report.add(f"{robot.name}: cold compile", time.perf_counter() - began, "s")
+    if robot.device == "cpu":
+        forward = seconds(lambda: robot.sim.rollout(first, controls), "cpu", 30)
+        both = seconds(lambda: robot.gradient(first, controls), "cpu", 10)
+        report.add(f"{robot.name}: a step alone, f64, forward", 1e6 * forward / STEPS, "µs")
+        report.add(f"{robot.name}: a step alone, f64, backward", 1e6 * (both - forward) / STEPS, "µs")
+        return
+    for label, velocity, control in (("", 0.01, 0.0), (", moving", 0.3, 0.1)):
+        for batch in BATCHES:
+            state, controls = robot.state(batch, velocity, control)
+            for _ in range(2):
+                state = robot.sim.rollout(state, controls).last
+            rates = [
+                batch * STEPS / seconds(lambda f=f, s=state, u=controls: f(s, u), "cuda") / 1e6
+                for f in (robot.sim.rollout, robot.gradient)
+            ]
+            held, *bars = BARS.get(robot.name, (0, None, None))
+            bars = bars if held == batch and not label else [None, None]
+            for kind, rate, bar in zip(("", ", with gradient"), rates, bars, strict=True):
+                report.add(f"{robot.name}{label}, batch {batch}{kind}", rate, "M/s", at_least=bar)
+
+
+def run(arguments: Namespace) -> None:
+    """All models of the folder."""
+    report = Report("robots", arguments)
+    dtype = torch.float32 if arguments.device == "cuda" else torch.float64
+    for path in sorted(arguments.models.glob("*.safetensors")):
+        measure(report, Robot(path, arguments.device, dtype))
+        report.save()
+    report.finish()
+
+
+if __name__ == "__main__":
+    options = parser(__doc__)
+    options.add_argument("files", nargs="*", type=Path, help="MJCF files, to save")
+    options.add_argument("--save", type=Path, help="write models and states to this folder")
+    options.add_argument("--models", type=Path, help="the folder that has them")
+    options.add_argument("--device", default="cpu")
+    chosen = options.parse_args()
+    if chosen.save:
+        save(chosen.save, chosen.files)
+    else:
+        run(chosen)
