@@ -145,3 +145,18 @@ def test_hard_contact_keeps_equalities_and_limits_of_tendons():
     assert path.q[:, 0].abs().max() < 0.12
     assert (path.q[:, 2] - 0.1 * (path.q[:, 1] - path.q[0, 1])).abs().max() < 1e-3
     assert path.q[:, 1].std() > 0.01
+
+
+def test_gradients_pass_a_limit_of_a_tendon_over_several_joints():
+    body = '<body name="{0}"><joint name="{0}" axis="0 1 0"/><geom size="0.1" pos="0.3 {1} 0" mass="1"/></body>'
+    xml = f"""
+    <mujoco><worldbody>{body.format("a", 0)}{body.format("b", 1)}</worldbody>
+    <tendon><fixed name="t" range="-0.1 0.1"><joint joint="a" coef="1"/><joint joint="b" coef="0.7"/></fixed></tendon>
+    </mujoco>
+    """
+    contact = adjoin.PGS(iterations=50, adjoint=adjoin.ImplicitAdjoint())
+    sim = adjoin.Simulator(adjoin.load(xml), 2e-3, contact, pairs=[])
+    q, v = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in ([0.06, 0.06], [1.0, 0.5]))
+    held = sim.step(sim.state(q, v))
+    assert held.v[0] < 0.5 * v[0]
+    assert torch.autograd.gradcheck(lambda q, v: sim.step(sim.state(q, v)).v, [q, v], atol=1e-6)

@@ -48,9 +48,9 @@ class LinearizedStep:
         found: dict[int, int] = {}
         for block, place in zip(self.system.blocks, self.system.first_rows, strict=True):
             if isinstance(block, JointLimitBlock):
-                dof = next(i for i, x in enumerate(block.rows[0].jacobian) if not is_zero(x))
-                if dof not in found.values():
-                    found[place] = dof
+                dofs = [i for i, x in enumerate(block.rows[0].jacobian) if not is_zero(x)]
+                if len(dofs) == 1 and dofs[0] not in found.values():  # a limit of a tendon may have several
+                    found[place] = dofs[0]
         return found
 
     @cached_property
