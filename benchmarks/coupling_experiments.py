@@ -73,9 +73,7 @@ class Lift:
         shear, first = self.solid.material.lame
         params = {} if stiffness is None else {"shear": shear * stiffness, "first": first * stiffness}
         start = self.simulator.state(torch.cat([self.low[:7], self.low.new_tensor([0.03])]))
-        return self.world.rollout(
-            start, self.cube, controls, params=params, checkpoints=Checkpoints("all"), **options
-        )
+        return self.world.rollout(start, self.cube, controls, params=params, checkpoints=Checkpoints("all"), **options)
 
 
 def panda(quick: bool, device: str) -> Iterator[dict[str, Any]]:

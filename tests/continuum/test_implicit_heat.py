@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from adjoin.continuum import ConjugateGradients, Heat, HeatMaterial, ImplicitHeat, box_mesh
-from adjoin.continuum.implicit_heat import NotConverged
+from adjoin.continuum import ConjugateGradients, Heat, HeatMaterial, ImplicitHeat, NotConverged, box_mesh
 from adjoin.errors import InputError
 
 STEEL = HeatMaterial(density=7800.0, specific_heat=500.0, conductivity=40.0)

@@ -6,7 +6,9 @@ from adjoin.continuum.cloth import Cloth, ClothMaterial
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.files import read_mesh, write_vtk, write_vtk_series
 from adjoin.continuum.heat import Heat, HeatMaterial, HeatPath, Laser
-from adjoin.continuum.implicit_heat import ConjugateGradients, ImplicitHeat
+from adjoin.continuum.implicit import ConjugateGradients, NotConverged
+from adjoin.continuum.implicit_heat import ImplicitHeat
+from adjoin.continuum.implicit_solids import ImplicitSolid
 from adjoin.continuum.mesh import Mesh, box_mesh
 from adjoin.continuum.particle_materials import ParticleMaterial
 from adjoin.continuum.particles import Particles, ParticleState
@@ -23,9 +25,11 @@ __all__ = [
     "HeatMaterial",
     "HeatPath",
     "ImplicitHeat",
+    "ImplicitSolid",
     "Laser",
     "Mesh",
     "Motion",
+    "NotConverged",
     "ParticleMaterial",
     "ParticleState",
     "Particles",

@@ -4,6 +4,7 @@ A point that is closer to a shape than its thickness feels a spring and a damper
 friction across it. The shape feels the opposite: rollouts return the wrench on every collider.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -163,6 +164,45 @@ def push(
         total = total + force
         wrenches.append([*(-force), *(-np.cross(arm, force))])
     return total, np.array([wrenches] if linked else wrenches, dtype=object)
+
+
+def push_implicitly(
+    colliders: Sequence[Collider], x: Any, before: Any, dt: float, slip: float, motion: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return the force on a point and the wrench on every collider, for equations that are solved for x.
+
+    The spring is that of the end of the step. Damper and friction have the normal and the pressing force of its
+    beginning, so that the derivative of the force to x is a symmetric matrix. Friction grows smoothly with the slip.
+
+    Args:
+        colliders: that push.
+        x: the point at the end of the step, (3,).
+        before: where it was.
+        dt: s; infinite for equilibrium, without damper and friction.
+        slip: speed from which on friction is nearly that of Coulomb, m/s.
+        motion: of the colliders at the end of the step.
+    """
+    total = np.zeros(3, dtype=object)
+    wrenches = []
+    for i, collider in enumerate(colliders):
+        rotation, origin = motion["collider_rotation"][i], motion["collider_position"][i]
+        distance, normal = _distance(collider, rotation.T @ (x - origin))
+        force = collider.stiffness * maximum(collider.thickness - distance, 0.0) * (rotation @ normal)
+        if dt < math.inf:
+            velocity, spin = motion["collider_velocity"][i], motion["collider_spin"][i]
+            arm = before - origin + dt * velocity  # from where the collider was
+            distance, normal = _distance(collider, rotation.T @ arm)
+            normal = rotation @ normal
+            pressing = collider.stiffness * maximum(collider.thickness - distance, 0.0)
+            relative = (x - before) / dt - velocity - np.cross(spin, arm)
+            speed = relative @ normal
+            across = relative - speed * normal
+            drag = collider.friction * pressing / sqrt(across @ across + slip * slip)
+            touching = select(pressing > 0.0, collider.damping, 0.0)
+            force = force - drag * across - touching * speed * normal
+        total = total + force
+        wrenches.append([*(-force), *(-np.cross(x - origin, force))])
+    return total, np.array(wrenches, dtype=object)
 
 
 def _distance(collider: Collider, p: Any) -> tuple[Any, Any]:

@@ -1,9 +1,7 @@
 """Equations of heat that are solved: implicit steps and the steady state, matrix-free.
 
-The unknown temperatures T of R(T) = C (T - before) / dt + K(T) T - loads = 0 are found by Newton's method with
-conjugate gradients, preconditioned by the diagonal or by Chebyshev polynomials of it. A product with the matrix is one
-map over elements and one over nodes; no matrix is stored. Gradients come from the implicit function theorem: one more
-solve with the same matrix, and the adjoint of the residual; no iteration is differentiated.
+The unknown temperatures T of R(T) = C (T - before) / dt + K(T) T - loads = 0 are found as in `implicit`. A product with
+the matrix is one map over elements and one over nodes; no matrix is stored.
 """
 
 import math
@@ -13,83 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd.function import once_differentiable
 
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum.heat import STEFAN_BOLTZMANN, HeatMaterial, coefficients, conduction, polynomial
+from adjoin.continuum.implicit import ConjugateGradients, solve
 from adjoin.continuum.mesh import Mesh
-from adjoin.errors import AdjoinError, InputError
-
-
-class NotConverged(AdjoinError, RuntimeError):
-    """A solver used all its iterations."""
-
-
-@dataclass(frozen=True)
-class ConjugateGradients:
-    """Solves with a symmetric positive definite matrix that is only known by its products.
-
-    Attributes:
-        tolerance: of the residual, relative to the right-hand side.
-        iterations: at most.
-        degree: of the Chebyshev polynomial that preconditions, in the matrix scaled by its diagonal; 0 for the diagonal
-            alone. Higher degrees need fewer sums over all nodes.
-    """
-
-    tolerance: float = 1e-8
-    iterations: int = 5000
-    degree: int = 0
-
-    def solve(
-        self, product: Callable[[torch.Tensor], torch.Tensor], diagonal: torch.Tensor, b: torch.Tensor
-    ) -> torch.Tensor:
-        """Return x with A x = b for every variant, (..., n).
-
-        Args:
-            product: takes x, gives A x.
-            diagonal: of A, positive.
-            b: right-hand sides.
-        """
-        x = torch.zeros_like(b)
-        r = b.clone()
-        z = self._precondition(product, diagonal, r)
-        p, rho = z, (r * z).sum(-1, keepdim=True)
-        goal = self.tolerance * b.norm(dim=-1, keepdim=True)
-        for iteration in range(self.iterations):
-            if iteration % 16 == 0 and bool((r.norm(dim=-1, keepdim=True) <= goal).all()):
-                return x
-            q = product(p)
-            curvature = (p * q).sum(-1, keepdim=True)
-            alpha = torch.where(curvature > 0, rho / curvature, torch.zeros_like(rho))
-            x, r = x + alpha * p, r - alpha * q
-            z = self._precondition(product, diagonal, r)
-            following = (r * z).sum(-1, keepdim=True)
-            p = z + torch.where(rho > 0, following / rho, torch.zeros_like(rho)) * p
-            rho = following
-        worst = (r.norm(dim=-1) / b.norm(dim=-1).clamp(min=1e-300)).max().item()
-        raise NotConverged(
-            f"conjugate gradients: the residual is {worst:.2g} of the right-hand side after {self.iterations} "
-            f"iterations, not {self.tolerance:g}; allow more iterations or a larger tolerance"
-        )
-
-    def _precondition(self, product: Any, diagonal: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
-        """Return an approximate solution: Chebyshev's iteration on [λ/30, λ] with λ = 2 as elements bound it."""
-        inverse = 1.0 / diagonal
-        if not self.degree:
-            return inverse * r
-        high, low = 2.0, 2.0 / 30.0
-        theta, delta = (high + low) / 2, (high - low) / 2
-        sigma = theta / delta
-        rho = 1.0 / sigma
-        d = inverse * r / theta
-        z = d
-        for _ in range(self.degree):
-            following = 1.0 / (2.0 * sigma - rho)
-            residual = inverse * (r - product(z))
-            d = following * rho * d + 2.0 * following / delta * residual
-            z, rho = z + d, following
-        return z
+from adjoin.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +42,7 @@ class ImplicitHeat:
     convection: float = 0.0
     emissivity: float = 0.0
     ambient: float = 300.0
-    solver: ConjugateGradients = ConjugateGradients()
+    solver: ConjugateGradients = field(default_factory=ConjugateGradients)
     newton: int = 20
     stefan_boltzmann: float = STEFAN_BOLTZMANN
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -142,8 +70,7 @@ class ImplicitHeat:
                 (*batch, nodes), W. With gradients.
         """
         parameters = self._parameters(before, dict(params or {}), fixed)
-        names = list(parameters)
-        return _Solve.apply(self, names, before, *parameters.values())
+        return solve(self, before, parameters | {"before": before})
 
     def _parameters(
         self, like: torch.Tensor, given: dict[str, torch.Tensor], fixed: torch.Tensor | None
@@ -256,20 +183,18 @@ class ImplicitHeat:
         diagonal = free * (own - flow[1]) + (1.0 - free)
         return {"result'": np.array([product, diagonal], dtype=object)}
 
-    def residual(
-        self, temperature: torch.Tensor, before: torch.Tensor, parameters: Mapping[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def residual(self, temperature: torch.Tensor, parameters: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return the heat that does not balance at every node, W."""
         start = torch.zeros_like(temperature)
-        given = dict(parameters) | {"temperature": temperature, "before": before}
+        given = dict(parameters) | {"temperature": temperature}
         return self.runner(False).rollout({"result": start}, given, steps=1)[0]["result"]
 
     def linearized(
-        self, temperature: torch.Tensor, before: torch.Tensor, parameters: Mapping[str, torch.Tensor]
+        self, temperature: torch.Tensor, parameters: Mapping[str, torch.Tensor]
     ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
         """Return the product with the residual's Jacobian, symmetrized where nodes are fixed, and its diagonal."""
         given = {name: value.detach() for name, value in parameters.items()}
-        given |= {"temperature": temperature.detach(), "before": before.detach()}
+        given["temperature"] = temperature.detach()
         start = {"result": temperature.new_zeros((*temperature.shape, 2))}
         apply = self.runner(True).operator(start, given | {"direction": torch.zeros_like(temperature)}, "direction")
         diagonal = apply(torch.zeros_like(temperature))["result"][..., 1].clone()
@@ -293,59 +218,3 @@ def _conduct_linear(
     for pair, (a, b) in enumerate(zip(*np.triu_indices(len(direction), 1), strict=True)):
         own[a], own[b] = own[a] - conductance[pair], own[b] - conductance[pair]
     return {"flow": np.array([[scale * a, scale * b] for a, b in zip(flows, own, strict=True)], dtype=object)}
-
-
-class _Solve(torch.autograd.Function):
-    """The solution as a function of everything the residual reads."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, heat: ImplicitHeat, names: list[str], before: torch.Tensor, *values: torch.Tensor
-    ) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        parameters = dict(zip(names, [value.detach() for value in values], strict=True))
-        temperature = before.detach().clone()
-        scale = None
-        for _ in range(heat.newton):
-            residual = heat.residual(temperature, before.detach(), parameters)
-            size = residual.norm(dim=-1)
-            scale = size if scale is None else torch.maximum(scale, size)
-            if bool((size <= 10 * heat.solver.tolerance * scale).all()):
-                break
-            product, diagonal = heat.linearized(temperature, before, parameters)
-            temperature = temperature - heat.solver.solve(product, diagonal, residual)
-        else:
-            raise NotConverged(
-                f"implicit heat: the residual is {size.max().item():.3g} W after {heat.newton} iterations of Newton's "
-                "method; take smaller steps, or allow more iterations"
-            )
-        ctx.heat, ctx.names = heat, names
-        ctx.save_for_backward(temperature, before, *values)
-        return temperature
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        temperature, before, *values = ctx.saved_tensors
-        heat = ctx.heat
-        wanted = ctx.needs_input_grad[2:]
-        parameters = dict(zip(ctx.names, [value.detach() for value in values], strict=True))
-        # The Jacobian without the conductivity's derivative is symmetric; with it, one solves by correction.
-        product, diagonal = heat.linearized(temperature, before, parameters)
-        leaf = temperature.detach().requires_grad_()
-        with torch.enable_grad():
-            fixed = heat.residual(leaf, before.detach(), parameters)
-        adjoint = torch.zeros_like(gradient)
-        rest = gradient
-        goal = 10 * heat.solver.tolerance * gradient.norm(dim=-1)
-        for _ in range(heat.newton):
-            adjoint = adjoint + heat.solver.solve(product, diagonal, rest)
-            (pulled,) = torch.autograd.grad(fixed, leaf, adjoint, retain_graph=True)
-            rest = gradient - pulled
-            if bool((rest.norm(dim=-1) <= goal).all()):
-                break
-        leaves = [tensor.detach().requires_grad_(want) for tensor, want in zip((before, *values), wanted, strict=True)]
-        with torch.enable_grad():
-            residual = heat.residual(temperature.detach(), leaves[0], dict(zip(ctx.names, leaves[1:], strict=True)))
-        asked = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
-        found = iter(torch.autograd.grad(residual, asked, -adjoint) if asked else ())
-        return None, None, *[next(found) if want else None for want in wanted]

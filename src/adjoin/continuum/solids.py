@@ -142,18 +142,8 @@ class Solid:
         nodes: torch.Tensor | None = None,
     ) -> Inputs:
         """Return what steps take, but for the motion of colliders; see `rollout`."""
-        x, material = state.x, self.material
-        place = {"dtype": x.dtype, "device": x.device}
-        rest = torch.tensor(self.mesh.nodes, **place) if nodes is None else nodes
-        count = len(self.mesh.elements)
         given = dict(params or {})
-        parameters = {"rest": rest, "drag": torch.tensor(material.drag, **place)}
-        for name, value in zip(("shear", "first"), material.lame, strict=True):
-            number = given.pop(name, torch.tensor(value, **place))
-            each = number.dim() and number.shape[-1] == count
-            parameters[name] = number if each else number[..., None].expand(*number.shape, count)
-        volumes, _ = self.mesh.integrals(rest)
-        parameters["mass"] = material.density * lumped(self.mesh.elements, volumes.to(**place), len(rest))
+        parameters = solid_parameters(self.mesh, self.material, state.x, given, nodes)
         inputs = body_inputs(state, self.dt, parameters, self.colliders, fixed, given, ("shear", "first"))
         if self.muscles:
             if activation is None or fibers is None:
@@ -199,23 +189,50 @@ class Solid:
         sizes = {"nodes": len(self.mesh.nodes), "elements": len(self.mesh.elements)}
         return StepParts(fields, connections, [*stages], sizes, {"corners": self.mesh.elements}, "nodes")
 
-    def _forces(self, x: Any, rest: Any, shear: Any, first: Any, **muscles: Any) -> dict[str, Any]:
-        """Return the elastic force on each node of an element."""
-        if self.mesh.is_hexahedral:
-            points, weight = shape_gradients(CORNERS / math.sqrt(3.0)), 1.0
-        else:
-            points, weight = np.array([[[-1.0, -1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]]), 1 / 6
-        total = np.zeros((len(x), 3), dtype=object)
-        for reference in points:
-            inverse, determinant = _inverse(rest.T @ reference)
-            gradients = reference @ inverse  # (corners, 3), in the axes of the rest shape
-            F = x.T @ gradients
-            stress = first_piola(self.material.kind, F, shear, first)
-            for m in range(self.muscles):
-                fiber = muscles["fibers"][m]
-                stress = stress + muscles["activation"][m] * np.outer(F @ fiber, fiber)
-            total = total - (weight * determinant) * (gradients @ stress.T)
-        return {"force": total}
+    def _forces(self, **element: Any) -> dict[str, Any]:
+        return {"force": element_forces(self.mesh, self.material.kind, self.muscles, **element)}
+
+
+def element_forces(
+    mesh: Mesh, kind: str, muscles: int, x: Any, rest: Any, shear: Any, first: Any, **fibers: Any
+) -> Any:
+    """Return the elastic force on each node of an element, (corners, 3), N."""
+    if mesh.is_hexahedral:
+        points, weight = shape_gradients(CORNERS / math.sqrt(3.0)), 1.0
+    else:
+        points, weight = np.array([[[-1.0, -1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]]), 1 / 6
+    total = np.zeros((len(x), 3), dtype=object)
+    for reference in points:
+        inverse, determinant = _inverse(rest.T @ reference)
+        gradients = reference @ inverse  # (corners, 3), in the axes of the rest shape
+        F = x.T @ gradients
+        stress = first_piola(kind, F, shear, first)
+        for m in range(muscles):
+            fiber = fibers["fibers"][m]
+            stress = stress + fibers["activation"][m] * np.outer(F @ fiber, fiber)
+        total = total - (weight * determinant) * (gradients @ stress.T)
+    return total
+
+
+def solid_parameters(
+    mesh: Mesh,
+    material: SolidMaterial,
+    like: torch.Tensor,
+    given: dict[str, torch.Tensor],
+    nodes: torch.Tensor | None,
+) -> dict[str, torch.Tensor]:
+    """Return the parameters of a solid; Lamé's are taken out of those that are given."""
+    place = {"dtype": like.dtype, "device": like.device}
+    rest = torch.tensor(mesh.nodes, **place) if nodes is None else nodes
+    count = len(mesh.elements)
+    parameters = {"rest": rest, "drag": torch.tensor(material.drag, **place)}
+    for name, value in zip(("shear", "first"), material.lame, strict=True):
+        number = given.pop(name, torch.tensor(value, **place))
+        each = number.dim() and number.shape[-1] == count
+        parameters[name] = number if each else number[..., None].expand(*number.shape, count)
+    volumes, _ = mesh.integrals(rest)
+    parameters["mass"] = material.density * lumped(mesh.elements, volumes.to(**place), len(rest))
+    return parameters
 
 
 def first_piola(kind: str, F: Any, shear: Any, first: Any) -> Any:

@@ -86,6 +86,23 @@ def jvp(program: Program, moved: Sequence[bool]) -> tuple[Program, list[int]]:
     return make_program(name, inputs, outputs, program.integers, [*sources, *nodes], targets), present
 
 
+def directional_derivative(
+    values: Sequence[Expr], inputs: Sequence[Expr], directions: Sequence[Expr], constants: Sequence[Expr]
+) -> list[Expr]:
+    """Return the derivative of traced values along a direction, in the same trace.
+
+    Args:
+        values: of a function.
+        inputs: its inputs that move, inputs of the trace.
+        directions: in which they move, one for each.
+        constants: its other inputs.
+    """
+    graph = values[0].graph
+    mapping = {node: node for node in (*inputs, *constants)}
+    found = pushforward(values, mapping, dict(zip(inputs, directions, strict=True)), graph)
+    return [graph.const(0.0) if tangent is None else tangent for _, tangent in found]
+
+
 def _gated(graph: Graph, guard: Expr, gradient: Expr) -> Expr:
     """A gradient, or a stream of them, where a condition holds, and exactly 0 elsewhere."""
     if gradient.kind != STREAM:
