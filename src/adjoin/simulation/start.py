@@ -46,20 +46,15 @@ def start_state(
     for name, tensor in (("q", q), ("v", v)):
         check_tensor(TensorSpec(name, world.carry[name]), tensor, f"state of {model.name!r}")
     q, v = q.to(device, dtype), v.to(device, dtype)
-    shapes = [q.shape[:-1], v.shape[:-1], *([] if batch is None else [_batch_shape(batch)])]
-    try:
-        shape = torch.broadcast_shapes(*shapes)
-    except RuntimeError:
-        shape = None
-    if shape is None or (batch is not None and tuple(shape) != shapes[-1]):
-        sizes = " and ".join(str(tuple(size)) for size in shapes[:2])
-        asked = "" if batch is None else f" to batch={shapes[-1]}"
-        raise InputError(f"state: batch shapes of q and v do not broadcast{asked}: {sizes}")
-    given = q.expand(*shape, -1)
-    begun: tuple[torch.Tensor, ...] = call("start", model, given, v.expand(*shape, -1))
-    q, v, status, rotated = begun
-    if _readable(given) and not rotated.all():
-        _refuse_quaternions(world, given)
+    if batch is None and q.shape[:-1] == v.shape[:-1]:
+        shape = q.shape[:-1]
+    else:
+        shape = _common_batch(q, v, batch)
+        q, v = q.expand(*shape, -1), v.expand(*shape, -1)
+    begun: tuple[torch.Tensor, ...] = call("start", model, q, v)
+    if _readable(q) and not begun[3].all():
+        _refuse_quaternions(world, q)
+    q, v, status, _ = begun
     memory = {name: q.new_zeros((*shape, *size)) for name, size in world.carry.items() if name not in ("q", "v")}
     memory["status"] = status
     began = {"q": q, "v": v}
@@ -71,7 +66,21 @@ def start_state(
     return SimulatorState(q, v, memory, {name: x.detach().clone() for name, x in began.items()})
 
 
-class Start(NamedTuple):
+def _common_batch(q: torch.Tensor, v: torch.Tensor, batch: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The shape of the batch that q and v are expanded to."""
+    shapes = [q.shape[:-1], v.shape[:-1], *([] if batch is None else [_batch_shape(batch)])]
+    try:
+        shape = torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        shape = None
+    if shape is None or (batch is not None and tuple(shape) != shapes[-1]):
+        sizes = " and ".join(str(tuple(size)) for size in shapes[:2])
+        asked = "" if batch is None else f" to batch={shapes[-1]}"
+        raise InputError(f"state: batch shapes of q and v do not broadcast{asked}: {sizes}")
+    return tuple(shape)
+
+
+class StartValues(NamedTuple):
     """What a state begins with, over scalars."""
 
     q: list[Scalar]
@@ -81,7 +90,7 @@ class Start(NamedTuple):
 
 
 @quantity("start", "q", "v")
-def _start(state: State) -> Start:
+def _start(state: State) -> StartValues:
     """Return the numbers that an environment begins with.
 
     One that has a NaN is flagged and holds other numbers, so that the mean of a batch stays one.
@@ -92,7 +101,7 @@ def _start(state: State) -> Start:
     v = [select(finite, x, 0.0) for x in state.v]
     lengths = [sum((abs(x) for x in state.q[part]), 0.0) for _, part in _quaternions(state.robot.model)]
     rotated = select(reduce(minimum, lengths, 1.0) > 0.0, 1.0, 0.0)
-    return Start(q, v, select(finite, float(FINE), float(NOT_FINITE)), rotated)
+    return StartValues(q, v, select(finite, float(FINE), float(NOT_FINITE)), rotated)
 
 
 def warn_if_inside_ground(world: World, state: SimulatorState) -> None:
