@@ -21,6 +21,7 @@ SWIMMER = """
         <joint name="tail" axis="0 0 1"/>
         <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.04" fluidshape="ellipsoid" fluidcoef="0.5 0.3 1.5 1 1"/>
         <geom type="ellipsoid" size="0.05 0.1 0.02" pos="0.4 0 0" fluidshape="ellipsoid"/>
+        <geom type="box" size="0.025 0.01 0.0001" pos="0.4 0 0.1" mass="1e-4" fluidshape="ellipsoid"/>
       </body>
     </body>
   </worldbody>

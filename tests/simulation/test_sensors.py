@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import mujoco_models
 import numpy as np
+import pytest
 import torch
 
 import adjoin
+from adjoin.errors import ModelError, ModelWarning
 
 ROBOT = """
 <mujoco>
@@ -26,17 +28,36 @@ ROBOT = """
       <site name="left" pos="0 -0.1 0.05" euler="85 0 10"/>
       <site name="down" euler="170 5 0"/>
       <body name="leg" pos="0.15 0.12 0">
-        <joint name="hip" axis="0 1 0" damping="0.3" actuatorfrcrange="-3 3"/>
+        <joint name="hip" axis="0 1 0" damping="0.3" actuatorfrcrange="-3 3" range="-5 5" stiffness="2"/>
         <geom name="shank" type="capsule" fromto="0 0 0 0 0 -0.13" size="0.03" mass="0.5"/>
         <geom name="foot" type="sphere" pos="0 0 -0.15" size="0.05" mass="0.1" conaffinity="1"/>
         <site name="sole" pos="0 0 -0.2" type="box" size="0.03 0.03 0.05"/>
+        <site name="hip" pos="0 0.01 0"/>
+        <body name="pad" pos="0.02 0 -0.1" euler="20 0 0">
+          <site name="pad" pos="0.01 0 0" euler="0 30 0"/>
+          <geom name="heel" type="sphere" pos="-0.05 0 -0.07" size="0.04" mass="0.2" conaffinity="1"/>
+          <body name="nail" pos="0 0.02 0" euler="0 40 0"><geom type="box" size="0.01 0.02 0.03" mass="0.3"/></body>
+        </body>
         <body name="toe" pos="0 0 -0.1">
           <joint name="toe" type="ball"/><geom name="toe" type="sphere" size="0.02" mass="0.1" pos="0.05 0 0"/>
         </body>
       </body>
     </body>
+    <body name="tool" pos="0.5 0.5 0.5">
+      <freejoint/><geom type="box" size="0.1 0.05 0.02" mass="1"/><site name="tool" pos="0 0.03 0"/>
+    </body>
+    <body name="plumb" pos="0.5 -0.5 0.5">
+      <joint name="plumb" axis="0 1 0"/><geom type="box" size="0.1 0.05 0.02" mass="1" pos="0.1 0 0"/>
+      <site name="plumb" pos="0 0.03 0"/>
+    </body>
   </worldbody>
-  <tendon><spatial name="string"><site site="imu"/><site site="sole"/></spatial></tendon>
+  <equality>
+    <weld body1="world" body2="tool" relpose="0.5 0.5 0.5 1 0 0 0"/>
+    <connect body1="leg" body2="world" anchor="0.02 0 0.01"/>
+  </equality>
+  <tendon>
+    <spatial name="string" range="0 0.1" limited="true" margin="0.05"><site site="imu"/><site site="plumb"/></spatial>
+  </tendon>
   <actuator>
     <motor name="hip" joint="hip" gear="8"/><position name="pull" tendon="string" kp="10" kv="1" gear="2"/>
   </actuator>
@@ -58,6 +79,11 @@ ROBOT = """
     <touch site="sole"/>
     <rangefinder site="forward"/><rangefinder site="back"/><rangefinder site="left"/><rangefinder site="down"/>
     <e_kinetic/>
+    <force site="hip"/><torque site="hip"/><force site="pad"/><torque site="pad"/>
+    <force site="tool"/><torque site="tool"/>
+    <jointlimitpos joint="hip"/><jointlimitvel joint="hip"/><jointlimitfrc joint="hip"/>
+    <tendonlimitpos tendon="string"/><tendonlimitvel tendon="string"/><tendonlimitfrc tendon="string"/>
+    <e_potential/>
   </sensor>
 </mujoco>
 """
@@ -105,3 +131,14 @@ def test_readings_have_gradients():
     v = torch.linspace(-1.0, 1.0, sim.model.nv, dtype=torch.float64)
     q[7] = 0.3
     assert torch.autograd.gradcheck(read, (q.requires_grad_(), v.requires_grad_()), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_sensors_that_are_left_out_are_named():
+    head, tail = ROBOT.split("<sensor>")
+    camera = '<sensor><clock name="time"/><force name="pulled" site="plumb"/>'
+    text = f"{head}{camera}{tail}"
+    with pytest.warns(ModelWarning, match=r"sensors of kind clock \(time\)[\s\S]*kind force \(pulled\)"):
+        model = adjoin.load(text)
+    assert len(model.sensors) == len(adjoin.load(ROBOT).sensors)
+    with pytest.raises(ModelError, match=r"sensors of kind clock \(time\)"):
+        adjoin.load(text, strict=True)

@@ -18,6 +18,7 @@ from adjoin.spatial.vector import Vector3
 from adjoin.trace import maximum, sqrt
 
 LEAST = 1e-15
+TINY = 1e-30  # m^8 m/s: a thin plate has an area to the fourth power far below LEAST
 
 
 class Load(NamedTuple):
@@ -83,7 +84,7 @@ def _ellipsoid(medium: Medium, shape: FluidShape, turning: Vector3, moving: Vect
     across, along = vector.dot(normal, normal), vector.dot(normal, moving)
     speed = _length(moving)
     shadow = math.pi * _root(across / maximum(along, LEAST))
-    cosine = along / maximum(speed * across, LEAST)
+    cosine = along / maximum(speed * across, TINY)
     circulation = vector.scale(kutta * density * cosine * shadow, vector.cross(normal, moving))
     force = vector.add(force, vector.cross(circulation, moving))
     greatest, least = max(size), min(size)

@@ -73,18 +73,18 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
     """
     where = Location(root.where.file)
     mujoco, compiled = compile_document(scan(root, files), where, root.findings)
-    parts = mjcf_unsupported.find(mujoco, compiled)
-    listed = "; ".join(parts)
-    if parts and unsupported == "error":
-        raise UnsupportedError(f"not supported: {listed}", parts, where)
-    for error in UnsupportedError(listed, parts, where).split():
-        root.findings.found.append(Finding(error, "left out"))
     reader = _Reader(mujoco, compiled, where, meshes)
     try:
-        return reader.description(root.attributes.get("model", "MuJoCo Model"))
+        description = reader.description(root.attributes.get("model", "MuJoCo Model"))
     except ModelError as error:
         error.file = where.file
         raise
+    parts = [*mjcf_unsupported.find(mujoco, compiled), *reader.dropped_sensors]
+    refusal = UnsupportedError(f"not supported: {'; '.join(parts)}", parts, where)
+    if parts and unsupported == "error":
+        raise refusal
+    root.findings.found.extend(Finding(error, "left out") for error in refusal.split())
+    return description
 
 
 @dataclass
@@ -98,6 +98,7 @@ class _Reader:
     geom_names: dict[int, str] = field(default_factory=dict)
     actuators: dict[int, Actuator] = field(default_factory=dict)
     joints: dict[int, Joint] = field(default_factory=dict)
+    dropped_sensors: list[str] = field(default_factory=list)
 
     def description(self, name: str) -> Description:
         m = self.m
@@ -307,10 +308,15 @@ class _Reader:
         return names
 
     def sensors(self, names: Names) -> list[Sensor]:
-        """Return the sensors that are supported."""
+        """Return the sensors that are supported, and note the others."""
         kept = frozenset(actuator.name for actuator in self.actuators.values())
         own = self._names("sensor", self.m.nsensor, lambda i: f"sensor{i}")
-        return Sensors(self.mujoco, self.m, names, kept).read(own)[0]
+        found, others = Sensors(self.mujoco, self.m, names, kept).read(own)
+        for kind in dict.fromkeys(kind for _, kind in others):
+            listed = [own[i] for i, other in others if other == kind]
+            more = f", ... ({len(listed) - 10} more)" if len(listed) > 10 else ""
+            self.dropped_sensors.append(f"sensors of kind {kind} ({', '.join(listed[:10])}{more})")
+        return found
 
     @property
     def actuator_count(self) -> int:

@@ -6,10 +6,13 @@ from typing import Any
 from adjoin.io.mjcf_mechanism import Names, rotation_of
 from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.sensor import SENSOR_SIZES, Sensor
+from adjoin.spatial.inertia import Inertia, combined, transformed
+from adjoin.spatial.motion import transform_inverse, transform_multiply
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 
 ON_JOINTS = ("jointpos", "jointvel", "jointactuatorfrc", "ballquat", "ballangvel")
-ON_TENDONS = ("tendonpos", "tendonvel", "tendonactuatorfrc")
+ON_JOINTS += ("jointlimitpos", "jointlimitvel", "jointlimitfrc")
+ON_TENDONS = ("tendonpos", "tendonvel", "tendonactuatorfrc", "tendonlimitpos", "tendonlimitvel", "tendonlimitfrc")
 ON_ACTUATORS = ("actuatorpos", "actuatorvel", "actuatorfrc")
 ON_BODIES = ("subtreecom", "subtreelinvel", "subtreeangmom")
 ZONES = {"SPHERE": "sphere", "CAPSULE": "capsule", "ELLIPSOID": "ellipsoid", "CYLINDER": "cylinder", "BOX": "box"}
@@ -65,7 +68,7 @@ class Sensors:
             # Links without joints are parts of the body that they are welded to.
             alone = m.body_jntnum[number] > 0 if number else not m.body_mass[m.body_weldid == 0].any()
             return Sensor(name, kind, self.names.bodies[number], **common) if alone else None
-        if kind == "e_kinetic":
+        if kind in ("e_kinetic", "e_potential"):
             return Sensor(name, kind)
         frame = self._frame(int(m.sensor_objtype[i]), number)
         if frame is None:
@@ -77,6 +80,10 @@ class Sensors:
             zones = {int(getattr(self.mujoco.mjtGeom, f"mjGEOM_{key}")): zone for key, zone in ZONES.items()}
             zone, size = zones.get(int(m.site_type[number]), "box"), vector3([float(x) for x in m.site_size[number]])
             return Sensor(name, kind, target, reference=body, zone=zone, size=size, **common)
+        if kind in ("force", "torque"):
+            if self._is_pulled(int(m.site_bodyid[number])):
+                return None
+            return Sensor(name, kind, target, **common, **self._carried(number))
         other = int(m.sensor_refid[i])
         if other >= 0 and kind.startswith("frame"):
             reference = self._frame(int(m.sensor_reftype[i]), other)
@@ -85,6 +92,46 @@ class Sensors:
             common |= {"reference": reference[0], "reference_position": reference[1]}
             common["reference_rotation"] = reference[2]
         return Sensor(name, kind, target, **common)
+
+    def _is_pulled(self, link: int) -> bool:
+        """Return whether a spatial tendon pulls at a link or at what it carries."""
+        m, kinds = self.m, self.mujoco.mjtWrap
+        sites, joint = int(kinds.mjWRAP_SITE), (int(kinds.mjWRAP_JOINT), int(kinds.mjWRAP_PULLEY))
+        for kind, number in zip(m.wrap_type, m.wrap_objid, strict=True):
+            if int(kind) not in joint:
+                body = int((m.site_bodyid if int(kind) == sites else m.geom_bodyid)[number])
+                while body > link:
+                    body = int(m.body_parentid[body])
+                if body == link:
+                    return True
+        return False
+
+    def _carried(self, site: int) -> dict[str, Any]:
+        """Return what the link of a site carries if it is welded on; nothing if it is a body of its own."""
+        m, link = self.m, int(self.m.site_bodyid[site])
+        if m.body_jntnum[link]:
+            return {}
+        parents = m.body_parentid
+        here = rotation_of(m.site_quat[site]), vector3([float(x) for x in m.site_pos[site]])
+        poses = {link: transform_inverse(here)}
+        beyond = [link]
+        for body in range(link + 1, m.nbody):
+            if int(parents[body]) in beyond:
+                beyond.append(body)
+            if int(parents[body]) in poses and not m.body_jntnum[body]:
+                place = rotation_of(m.body_quat[body]), vector3([float(x) for x in m.body_pos[body]])
+                poses[body] = transform_multiply(poses[int(parents[body])], place)
+        whole: Inertia = (0.0, ZERO, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+        for body, pose in poses.items():
+            a, b, c = (float(x) for x in m.body_inertia[body])
+            principal = rotation_of(m.body_iquat[body]), vector3([float(x) for x in m.body_ipos[body]])
+            part = transformed(
+                transform_multiply(pose, principal), (float(m.body_mass[body]), ZERO, (a, 0.0, 0.0, b, 0.0, c))
+            )
+            whole = combined(whole, part)
+        names = [self.names.bodies[body] for body in beyond]
+        names += [name for k, name in enumerate(self.names.sites) if int(m.site_bodyid[k]) in beyond]
+        return {"carried": "\n".join(names), "carried_inertia": (whole[0], *whole[1], *whole[2])}
 
     def _frame(self, kind: int, number: int) -> tuple[str, Vec3, Mat3] | None:
         """Return the frame that an object of MuJoCo is on, and where."""

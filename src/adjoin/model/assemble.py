@@ -249,7 +249,9 @@ def _build(
         tendons=tendons,
         equalities=equalities,
         medium=replace(description.medium, shapes=tuple(s for s in description.medium.shapes if s.frame in names)),
-        sensors=tuple(s for s in description.sensors if {s.target, s.reference} - {""} <= everything),
+        sensors=tuple(
+            s for s in description.sensors if {s.target, s.reference, *s.carried.splitlines()} - {""} <= everything
+        ),
         fixture=fixture,
         **description.more,
     )

@@ -167,7 +167,13 @@ def renamed(model: "Model", prefix: str) -> "Model":
             for t in model.tendons
         ),
         equalities=tuple(named(e, "name", "first", "second") for e in model.equalities),
-        sensors=tuple(named(s, "name", "target", "reference") for s in model.sensors),
+        sensors=tuple(
+            replace(
+                named(s, "name", "target", "reference"),
+                carried="\n".join(prefix + name for name in s.carried.splitlines()),
+            )
+            for s in model.sensors
+        ),
         medium=replace(model.medium, shapes=tuple(named(shape, "frame") for shape in model.medium.shapes)),
     )
 

@@ -34,7 +34,16 @@ SENSOR_SIZES: dict[str, int] = {
     "subtreelinvel": 3,
     "subtreeangmom": 3,
     "touch": 1,
+    "force": 3,
+    "torque": 3,
     "rangefinder": 1,
+    "jointlimitpos": 1,
+    "jointlimitvel": 1,
+    "jointlimitfrc": 1,
+    "tendonlimitpos": 1,
+    "tendonlimitvel": 1,
+    "tendonlimitfrc": 1,
+    "e_potential": 1,
     "e_kinetic": 1,
 }
 """Kinds of sensors, by MuJoCo's names, and how many numbers each measures."""
@@ -58,6 +67,10 @@ class Sensor:
         cutoff: readings stay within this bound to either side; 0 for none.
         zone: of a touch sensor, the shape that it feels in, at its pose; see `Geometry.kind`.
         size: of that shape, see `Geometry.size`, m.
+        carried: of a force or torque sensor, the links and sites beyond it, one a line; none for all that is on the
+            body of its frame. A link that is welded on feels only what it carries itself.
+        carried_inertia: with `carried`, what of those links is on the body of its frame: mass, center of mass, and
+            inertia about it (xx, xy, xz, yy, yz, zz), in that frame.
     """
 
     name: str
@@ -71,6 +84,8 @@ class Sensor:
     cutoff: float = 0.0
     zone: str = "box"
     size: Vec3 = ZERO
+    carried: str = ""
+    carried_inertia: tuple[float, ...] = ()
 
     @property
     def count(self) -> int:

@@ -333,10 +333,13 @@ def _sensors(model: "Model") -> None:
             raise ModelError(f"kind {sensor.kind!r} is unknown", subject=subject, field="kind", remedy=known)
         what = next((owner for owner in owners if sensor.kind.startswith(owner)), "frame")
         names = frames if what == "frame" else [item.name for item in owners[what]]
-        if sensor.kind != "e_kinetic":
+        if not sensor.kind.startswith("e_"):
             _known(subject, "target", "joint" if what == "ball" else what, sensor.target, names)
         if sensor.reference:
             _known(subject, "reference", "frame", sensor.reference, frames)
+        for name in sensor.carried.splitlines():
+            _known(subject, "carried", "frame", name, frames)
+        _finite(subject, "carried_inertia", sensor.carried_inertia, 10 if sensor.carried else 0)
         _pose(subject, sensor.position, sensor.rotation)
         _pose(subject, sensor.reference_position, sensor.reference_rotation)
 

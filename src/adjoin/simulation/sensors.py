@@ -6,7 +6,7 @@ from typing import Any
 from adjoin.collision.ray import KINDS, MISS, ray_distance
 from adjoin.collision.shape import Shape
 from adjoin.constraints.rows import shape
-from adjoin.dynamics.energy import kinetic_energy_of
+from adjoin.dynamics.energy import kinetic_energy_of, potential_energy_of
 from adjoin.dynamics.point_motion import rate_of
 from adjoin.dynamics.rnea import body_motions, spin_matrix
 from adjoin.dynamics.state import State
@@ -14,7 +14,9 @@ from adjoin.dynamics.tendon import tendons_of
 from adjoin.dynamics.transmission import transmissions_of
 from adjoin.model.parts import WORLD
 from adjoin.model.sensor import Sensor
+from adjoin.simulation.constraint_forces import touching_forces
 from adjoin.simulation.euler import straight
+from adjoin.simulation.force_sensors import interaction, limit
 from adjoin.simulation.step import Step, array, step_value
 from adjoin.spatial import vector
 from adjoin.spatial.inertia import to_matrix
@@ -162,24 +164,11 @@ def _range(reading: Reading, sensor: Sensor) -> list[Scalar]:
 
 def _touch(reading: Reading, sensor: Sensor) -> list[Scalar]:
     """The normal forces of contacts of a link in a zone, or before it."""
-    model, world = reading.state.robot.model, reading.step.plant.world
-    contacts = reading.step["contacts"]
     zone = Shape(sensor.zone, sensor.size, reading.pose(sensor))  # type: ignore[arg-type]
-    links = [[model.geometries[i].link for i in (pair.first, pair.second)] for pair in world.contact_pairs]
-    sides = {
-        k: 1.0 if ends[0] == sensor.reference else -1.0 for k, ends in enumerate(links) if sensor.reference in ends
-    }
     total: Scalar = 0.0
-    for k in range(len(contacts.pair)):
-        position, normal = (vector.vector3(x[k]) for x in (contacts.position, contacts.normal))
-        push = vector.dot(vector.vector3(contacts.force[k]), normal)
-        if world.listed:
-            side = sum((select(contacts.pair[k] == float(pair), sign, 0.0) for pair, sign in sides.items()), 0.0)
-        else:
-            side = sides.get(k, 0.0)
-        away = vector.scale(-1.0 * side, normal)
-        felt = (ray_distance(zone, position, away) < 0.5 * MISS) & (abs(side) > 0.5)
-        total = total + select(felt, maximum(push, 0.0), 0.0)
+    for side, position, normal, force in touching_forces(reading.step, {sensor.reference}):
+        felt = (ray_distance(zone, position, vector.scale(-1.0 * side, normal)) < 0.5 * MISS) & (abs(side) > 0.5)
+        total = total + select(felt, maximum(vector.dot(force, normal), 0.0), 0.0)
     return [total]
 
 
@@ -283,6 +272,15 @@ _KINDS: dict[str, Kind] = {
     "subtreelinvel": lambda reading, sensor: list(reading.subtree(sensor)[2]),
     "subtreeangmom": lambda reading, sensor: list(reading.subtree(sensor)[3]),
     "touch": _touch,
+    "force": lambda reading, sensor: list(interaction(reading, sensor)[0]),
+    "torque": lambda reading, sensor: list(interaction(reading, sensor)[1]),
+    "jointlimitpos": lambda reading, sensor: limit(reading, sensor, 0),
+    "jointlimitvel": lambda reading, sensor: limit(reading, sensor, 1),
+    "jointlimitfrc": lambda reading, sensor: limit(reading, sensor, 2),
+    "tendonlimitpos": lambda reading, sensor: limit(reading, sensor, 0),
+    "tendonlimitvel": lambda reading, sensor: limit(reading, sensor, 1),
+    "tendonlimitfrc": lambda reading, sensor: limit(reading, sensor, 2),
+    "e_potential": lambda reading, _: [potential_energy_of(reading.state, springs=True)],
     "rangefinder": _range,
     "e_kinetic": lambda reading, _: [kinetic_energy_of(reading.state)],
 }
