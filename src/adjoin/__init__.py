@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from adjoin.simulation.arguments import PerEnvironment
     from adjoin.simulation.checkpointing import checkpointed_rollout
     from adjoin.simulation.integrators import RK4, SemiImplicit
+    from adjoin.simulation.measurement import measure
     from adjoin.simulation.runge_kutta import ConstrainedRK4
     from adjoin.simulation.simulator import Simulator
     from adjoin.simulation.state import SimulatorState, Trajectory
@@ -134,6 +135,7 @@ __all__ = [
     "kinetic_energy_regressor",
     "learn",
     "load",
+    "measure",
     "mechanical_energy",
     "minverse",
     "passive_forces",
@@ -217,6 +219,7 @@ _MODULES = {
     "adjoin.simulation.arguments": ("PerEnvironment",),
     "adjoin.simulation.checkpointing": ("checkpointed_rollout",),
     "adjoin.simulation.integrators": ("RK4", "SemiImplicit"),
+    "adjoin.simulation.measurement": ("measure",),
     "adjoin.simulation.runge_kutta": ("ConstrainedRK4",),
     "adjoin.simulation.simulator": ("Simulator",),
     "adjoin.simulation.state": ("SimulatorState", "Trajectory"),

@@ -1,12 +1,14 @@
 """Every MJCF of some folders next to MuJoCo: quantities of random states, steps, and sensors.
 
-    python tests/simulation/mujoco_tables.py FOLDER ... [--steps] [--largest 30]
+    python tests/simulation/mujoco_tables.py FOLDER ... [--steps] [--largest 30] [--json mujoco_tables.json]
 
 Quantities are computed over Python floats, so that nothing is compiled. With --steps, one step with contact from each
-of a few states on the way of a fall is compared too, for models with at most so many degrees of freedom.
+of a few states on the way of a fall is compared too, and how high the first floating body is within a second from the
+first key frame, for models with at most so many degrees of freedom.
 """
 
 import argparse
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -28,6 +30,7 @@ from adjoin.simulation.sensors import Reading
 STATES = 2
 ENOUGH = 1e-10
 ENOUGH_STEP = 1e-6
+ENOUGH_HEIGHT = 1e-3  # m
 FORCES = ("touch", "force", "torque", "jointlimitfrc", "tendonlimitfrc")
 """Sensors that are compared after a step with contact."""
 
@@ -122,7 +125,7 @@ def step_difference(path, count=4):
     names = [s.name for s in ours.sensors if s.kind in FORCES and not s.name.startswith("sensor")]
     expected = []
     state, control, (q, v, _) = mujoco_models.states_of(sim, m, falling())
-    path = sim.rollout(state, control[None] if m.nu else None, steps=1, outputs=["sensors"] if names else None)
+    path = sim.rollout(state, control[None] if m.nu else None, steps=1, outputs=["sensors"] if names else [])
     scale = max((v - state.v).abs().max().item(), 1e-3)
     worst = float(torch.max((path.last.q - q).abs().max(), (path.last.v - v).abs().max())) / scale
     for k, name in enumerate(names):
@@ -137,40 +140,105 @@ def is_grazing(data):
     return any(abs(contact.dist - contact.includemargin) < 1e-12 for contact in data.contact)
 
 
+def standing_difference(path):
+    """How far apart the heights of the first floating body are within a second from the first key frame, m.
+
+    Only while MuJoCo's stands: within 10 cm of where it begins. None for models without a key frame or such a body.
+    """
+    m, ours = load(path)
+    free = np.flatnonzero(m.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+    if not m.nkey or not len(free):
+        return None
+    height, data = int(m.jnt_qposadr[free[0]]) + 2, mujoco.MjData(m)
+    mujoco.mj_resetDataKeyframe(m, data, 0)
+    key = ours.keyframes[min(1, len(ours.keyframes) - 1)]  # the first is MuJoCo's initial state
+    sim = adjoin.Simulator(ours, m.opt.timestep, adjoin.Newton(), ground=False, self_collision=True)
+    steps, heights = round(1.0 / m.opt.timestep), []
+    start = data.qpos[height]
+    for _ in range(steps):
+        mujoco.mj_step(m, data)
+        heights.append(data.qpos[height])
+    path = sim.rollout(sim.state(key.name, dtype=torch.float64), steps=steps)
+    stands = np.logical_and.accumulate(np.abs(np.array(heights) - start) < 0.1)
+    apart = np.abs(path.q[1:, height].numpy() - np.array(heights))
+    return float(apart[stands].max()) if stands.any() else 0.0
+
+
+def models_of(folder):
+    """The models of a folder; those that are parts of others or have flexes do not count."""
+    for path in sorted(folder.rglob("*.xml")):
+        try:
+            m = mujoco.MjModel.from_xml_path(str(path))
+        except ValueError:
+            continue
+        if m.nq and not m.nflex:
+            yield path, m
+
+
+def compare(path, m, options):
+    """Everything that is compared of a file: the errors by name, and what failed."""
+    try:
+        found = quantities(path)
+        if options.steps and m.nv <= options.largest:
+            found["step"] = step_difference(path)
+            found["height"] = standing_difference(path)
+    except AdjoinError as error:
+        return {"failed": str(error)[:200]}
+    return {name: error for name, error in found.items() if error is not None}
+
+
+BARS = {"step": ENOUGH_STEP, "height": ENOUGH_HEIGHT}
+"""What is enough, where it is not `ENOUGH`."""
+
+
+def differs(found):
+    """What of a file's comparison is not enough."""
+    wrong = {name: error for name, error in found.items() if name != "failed"}
+    wrong = {name: error for name, error in wrong.items() if not error < BARS.get(name, ENOUGH)}
+    return {**wrong, **{name: error for name, error in found.items() if name == "failed"}}
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--steps", action="store_true")
     parser.add_argument("--largest", type=int, default=30)
+    parser.add_argument("--json", type=Path, help="adds the results to this file")
     options = parser.parse_args(arguments)
-    print("| folder | files | agree |" + " steps | agree |" * options.steps)
-    print("|---|---|---|" + "---|---|" * options.steps)
+    print("| collection | files | quantities agree | steps | agree | heights | agree |\n|---|---|---|---|---|---|---|")
     for folder in options.folders:
-        count = agree = steps = steps_agree = 0
-        for path in sorted(folder.rglob("*.xml")):
-            try:
-                m = mujoco.MjModel.from_xml_path(str(path))
-            except ValueError:
-                continue  # not a model of its own
-            if m.nq == 0 or m.nflex:
-                continue
-            count += 1
-            try:
-                worst = quantities(path)
-            except AdjoinError as error:
-                print(f"{path}: {str(error)[:200]}", file=sys.stderr)
-                continue
-            wrong = {name: f"{error:.1e}" for name, error in worst.items() if not error < ENOUGH}
-            agree += not wrong
-            if wrong:
-                print(f"{path}: {wrong}", file=sys.stderr)
-            elif options.steps and m.nv <= options.largest:
-                steps += 1
-                difference = step_difference(path)
-                steps_agree += difference < ENOUGH_STEP
-                if not difference < ENOUGH_STEP:
-                    print(f"{path}: a step {difference:.1e}", file=sys.stderr)
-        print(f"| {folder.name} | {count} | {agree} |" + f" {steps} | {steps_agree} |" * options.steps, flush=True)
+        results = {}
+        for path, m in models_of(folder):
+            results[str(path.relative_to(folder))] = found = compare(path, m, options)
+            if wrong := differs(found):
+                print(f"{path}: {wrong}", file=sys.stderr, flush=True)
+        print(row(folder.name, results), flush=True)
+        if options.json:
+            before = json.loads(options.json.read_text()) if options.json.exists() else {}
+            options.json.write_text(json.dumps({**before, folder.name: summary(results)}, indent=1) + "\n")
+
+
+def summary(results):
+    """Counts of a collection, and what differs by file."""
+    wrong = {path: differs(found) for path, found in results.items()}
+    counts = {"files": len(results)}
+    counts["agree"] = sum(not set(wrong[path]) - set(BARS) for path in results)
+    for name in BARS:
+        tried = [path for path, found in results.items() if name in found]
+        counts[name] = [len(tried), sum(name not in wrong[path] for path in tried)]
+    return {**counts, "differs": {path: rounded(parts) for path, parts in wrong.items() if parts}}
+
+
+def rounded(parts):
+    """Errors with two digits."""
+    return {name: x if isinstance(x, str) else float(f"{x:.1e}") for name, x in parts.items()}
+
+
+def row(name, results):
+    """A row of the table."""
+    counts = summary(results)
+    parts = [name, counts["files"], counts["agree"], *counts["step"], *counts["height"]]
+    return f"| {' | '.join(map(str, parts))} |"
 
 
 if __name__ == "__main__":

@@ -142,3 +142,23 @@ def test_sensors_that_are_left_out_are_named():
     assert len(model.sensors) == len(adjoin.load(ROBOT).sensors)
     with pytest.raises(ModelError, match=r"sensors of kind clock \(time\)"):
         adjoin.load(text, strict=True)
+
+
+def test_readings_arrive_late_and_with_noise():
+    model = adjoin.robots.load("two_link")
+    for sensor in (
+        adjoin.Sensor("a", "jointpos", model.joints[0].name, delay=0.015),
+        adjoin.Sensor("b", "jointvel", model.joints[1].name, noise=0.2),
+    ):
+        model = model.with_sensor(sensor)
+    true = torch.linspace(0.0, 1.0, 4001, dtype=torch.float64)[:, None].expand(4001, 2).requires_grad_()
+    measured = adjoin.measure(model, true, 0.01, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(measured[5:, 0], true[5:, 0] - 1.5 / 4000)
+    assert measured[0, 0] == measured[1, 0] == true[0, 0]
+    noise = (measured - true)[:, 1]
+    assert abs(noise.std() - 0.2) < 0.01
+    assert abs(noise.mean()) < 0.02
+    (slope,) = torch.autograd.grad(measured[100].sum(), true)
+    assert torch.equal(slope[98:101], torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]], dtype=torch.float64))
+    with pytest.raises(adjoin.errors.InputError, match="the sensors of 'two_link' have 2"):
+        adjoin.measure(model, true[:, :1], 0.01)

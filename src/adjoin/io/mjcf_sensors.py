@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from adjoin.io.mjcf_mechanism import Names, rotation_of
 from adjoin.model.joint import Mat3, Vec3
 from adjoin.model.sensor import SENSOR_SIZES, Sensor
@@ -54,7 +56,11 @@ class Sensors:
 
     def _sensor(self, i: int, name: str, kind: str) -> Sensor | None:
         m, number = self.m, int(self.m.sensor_objid[i])
-        common: dict[str, Any] = {"cutoff": float(m.sensor_cutoff[i])}
+        common: dict[str, Any] = {"cutoff": float(m.sensor_cutoff[i]), "noise": float(m.sensor_noise[i])}
+        if hasattr(m, "sensor_delay"):
+            common["delay"] = float(m.sensor_delay[i])
+            if np.any(m.sensor_interval[i]):
+                return None
         if int(m.sensor_dim[i]) != SENSOR_SIZES[kind]:
             return None
         if kind in ON_JOINTS:
@@ -69,7 +75,7 @@ class Sensors:
             alone = m.body_jntnum[number] > 0 if number else not m.body_mass[m.body_weldid == 0].any()
             return Sensor(name, kind, self.names.bodies[number], **common) if alone else None
         if kind in ("e_kinetic", "e_potential"):
-            return Sensor(name, kind)
+            return Sensor(name, kind, **common)
         frame = self._frame(int(m.sensor_objtype[i]), number)
         if frame is None:
             return None

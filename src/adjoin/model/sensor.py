@@ -1,5 +1,6 @@
 """Sensors: what is measured of a robot as a step begins."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adjoin.model.joint import Mat3, Vec3
@@ -37,6 +38,7 @@ SENSOR_SIZES: dict[str, int] = {
     "force": 3,
     "torque": 3,
     "rangefinder": 1,
+    "rays": 0,
     "jointlimitpos": 1,
     "jointlimitvel": 1,
     "jointlimitfrc": 1,
@@ -46,7 +48,7 @@ SENSOR_SIZES: dict[str, int] = {
     "e_potential": 1,
     "e_kinetic": 1,
 }
-"""Kinds of sensors, by MuJoCo's names, and how many numbers each measures."""
+"""Kinds of sensors, by MuJoCo's names, and how many numbers each measures; "rays" has one a ray."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ class Sensor:
             body of its frame. A link that is welded on feels only what it carries itself.
         carried_inertia: with `carried`, what of those links is on the body of its frame: mass, center of mass, and
             inertia about it (xx, xy, xz, yy, yz, zz), in that frame.
+        rays: of a sensor of rays, where each begins and its unit direction, six numbers a ray, in the sensor's frame.
+            They pass through the robot that carries the sensor. One that meets nothing measures -1.
+        upright: 1 if rays turn with the sensor about the vertical only, as those of a height scan do.
+        noise: standard deviation of what `adjoin.measure` adds to readings, in their unit.
+        delay: how much later than they are true readings of `adjoin.measure` arrive, s.
     """
 
     name: str
@@ -86,8 +93,28 @@ class Sensor:
     size: Vec3 = ZERO
     carried: str = ""
     carried_inertia: tuple[float, ...] = ()
+    rays: tuple[float, ...] = ()
+    upright: int = 0
+    noise: float = 0.0
+    delay: float = 0.0
 
     @property
     def count(self) -> int:
         """Return how many numbers it measures."""
-        return SENSOR_SIZES[self.kind]
+        return SENSOR_SIZES[self.kind] or len(self.rays) // 6
+
+    @classmethod
+    def height_scan(
+        cls, name: str, target: str, x: Sequence[float], y: Sequence[float], above: float = 1.0
+    ) -> "Sensor":
+        """Return a sensor of vertical rays over a grid about a frame: how far the ground is below where they begin.
+
+        Args:
+            name: unique among the sensors.
+            target: the frame, with which the grid turns about the vertical.
+            x: places along its x axis, m.
+            y: places along its y axis, m. The readings are (x, y), flattened.
+            above: how far above the frame the rays begin, m.
+        """
+        rays = [number for a in x for b in y for number in (float(a), float(b), float(above), 0.0, 0.0, -1.0)]
+        return cls(name, "rays", target, rays=tuple(rays), upright=1)

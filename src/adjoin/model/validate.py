@@ -340,6 +340,14 @@ def _sensors(model: "Model") -> None:
         for name in sensor.carried.splitlines():
             _known(subject, "carried", "frame", name, frames)
         _finite(subject, "carried_inertia", sensor.carried_inertia, 10 if sensor.carried else 0)
+        _finite(subject, "rays", sensor.rays)
+        for field in ("noise", "delay"):
+            if not 0.0 <= getattr(sensor, field) < math.inf:
+                problem = f"{field} is {getattr(sensor, field)}"
+                raise ModelError(problem, subject=subject, field=field, remedy="it must be finite and not negative")
+        if len(sensor.rays) % 6 or bool(sensor.rays) != (sensor.kind == "rays"):
+            problem, remedy = f"rays has {len(sensor.rays)} numbers", "a sensor of rays has six for each, others none"
+            raise ModelError(problem, subject=subject, field="rays", remedy=remedy)
         _pose(subject, sensor.position, sensor.rotation)
         _pose(subject, sensor.reference_position, sensor.reference_rotation)
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adjoin.collision.ray import KINDS, MISS, ray_distance
+import numpy as np
+
+from adjoin.collision.ray import KINDS, MISS, ray_distance, terrain_ray
 from adjoin.collision.shape import Shape
-from adjoin.constraints.rows import shape
+from adjoin.collision.terrain import OnTerrain
+from adjoin.constraints.rows import GROUND, shape
 from adjoin.dynamics.energy import kinetic_energy_of, potential_energy_of
 from adjoin.dynamics.point_motion import rate_of
 from adjoin.dynamics.rnea import body_motions, spin_matrix
@@ -23,8 +26,8 @@ from adjoin.spatial.inertia import to_matrix
 from adjoin.spatial.motion import Transform, transform_multiply, transform_point
 from adjoin.spatial.rotation import quaternion_along, quaternion_normalize
 from adjoin.spatial.scalar import Scalar
-from adjoin.spatial.vector import ZERO, Vector3
-from adjoin.trace import maximum, minimum, select
+from adjoin.spatial.vector import ZERO, Matrix3, Vector3
+from adjoin.trace import Scratch, loop, maximum, minimum, scratch, select, sqrt, table
 
 
 @step_value
@@ -148,9 +151,49 @@ def ray_distances(state: State, origin: Vector3, direction: Vector3, without: Se
     """
     nearest: Scalar = MISS
     for index, geometry in enumerate(state.robot.model.geometries):
-        if index not in without and geometry.kind in KINDS:
+        if index in without:
+            continue
+        if isinstance(state.robot, OnTerrain) and geometry.name == GROUND:
+            nearest = minimum(nearest, terrain_ray(state.robot.terrain, origin, direction))
+        elif geometry.kind in KINDS:
             nearest = minimum(nearest, ray_distance(shape(state, index), origin, direction))
     return nearest
+
+
+def _rays(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    """How far each of many rays goes, in one loop."""
+    state, model = reading.state, reading.state.robot.model
+    rotation, place = reading.pose(sensor)
+    if sensor.upright:
+        rotation = upright(rotation)
+    trees = model.trees
+    own = trees.get(sensor.target, "")
+    carrier = reading.body(sensor.target)
+    past = [
+        index
+        for index, geometry in enumerate(model.geometries)
+        if geometry.body != WORLD and (geometry.body == carrier or (own and trees.get(geometry.link, "") == own))
+    ]
+    rows = table(np.array(sensor.rays).reshape(-1, 6))
+
+    def cast(k: Any, readings: Scratch) -> Scratch:
+        begin, along = ([rows[k, i] for i in range(start, start + 3)] for start in (0, 3))
+        origin = transform_point((rotation, place), vector.vector3(begin))
+        far = ray_distances(state, origin, vector.apply(rotation, vector.vector3(along)), past)
+        readings[k] = select(far < 0.5 * MISS, far, -1.0)
+        return readings
+
+    readings = loop(sensor.count, cast, scratch(sensor.count))
+    return [readings[k] for k in range(sensor.count)]
+
+
+def upright(rotation: Matrix3) -> Matrix3:
+    """The turn about the vertical of a rotation: that of its x axis, seen from above."""
+    x, y = rotation[0][0], rotation[1][0]
+    length = sqrt(x * x + y * y)
+    level = length > 1e-9
+    c, s = select(level, x / select(level, length, 1.0), 1.0), select(level, y / select(level, length, 1.0), 0.0)
+    return ((c, -s, 0.0), (s, c, 0.0), (0.0, 0.0, 1.0))
 
 
 def _range(reading: Reading, sensor: Sensor) -> list[Scalar]:
@@ -282,5 +325,6 @@ _KINDS: dict[str, Kind] = {
     "tendonlimitfrc": lambda reading, sensor: limit(reading, sensor, 2),
     "e_potential": lambda reading, _: [potential_energy_of(reading.state, springs=True)],
     "rangefinder": _range,
+    "rays": _rays,
     "e_kinetic": lambda reading, _: [kinetic_energy_of(reading.state)],
 }

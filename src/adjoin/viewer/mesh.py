@@ -7,6 +7,8 @@ from functools import cache
 
 import numpy as np
 
+from adjoin.collision.hull_faces import hull_faces
+
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
@@ -65,26 +67,15 @@ def box() -> Mesh:
 
 
 def hull(points: np.ndarray) -> Mesh:
-    """Return the convex hull of a few points, flat on its faces; grown point by point (Preparata and Hong 1977).
+    """Return the convex hull of a few points, flat on its faces.
 
     Points in a plane, or on a line, have no hull: the box around them stands in for it.
     """
-    start = _tetrahedron(points)
-    if start is None:
+    faces = hull_faces(points)
+    if faces is None:
         low, high = points.min(0), points.max(0)
         unit = box()
         return Mesh(0.5 * (low + high) + unit.vertices * np.maximum(0.5 * (high - low), 1e-3), unit.faces)
-    inside = points[start].mean(0)
-    faces = np.array([_outward(points, inside, [start[k] for k in range(4) if k != left]) for left in range(4)])
-    for index, point in enumerate(points):
-        corners = points[faces]
-        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        height = np.einsum("ij,ij->i", normals, point - corners[:, 0])
-        seen = height > 1e-9 * np.abs(points - inside).max() * np.linalg.norm(normals, axis=1)
-        if seen.any():
-            edges = {(int(f[k]), int(f[k - 2])) for f in faces[seen] for k in range(3)}
-            rim = [(a, b, index) for a, b in edges if (b, a) not in edges]
-            faces = np.concatenate([faces[~seen], np.array(rim)])
     return Mesh(points[faces].reshape(-1, 3), np.arange(3 * len(faces)).reshape(-1, 3))
 
 
@@ -120,24 +111,6 @@ def creased(vertices: np.ndarray, faces: np.ndarray, degrees: float = 35.0) -> M
         label = spread
     labels, index = np.unique(label, return_inverse=True)
     return Mesh(vertices[faces.reshape(-1)[labels]], index.reshape(-1, 3))
-
-
-def _tetrahedron(points: np.ndarray) -> list[int] | None:
-    """Return four points that span a volume, if there are any."""
-    first = int(points[:, 0].argmin())
-    far = points - points[first]
-    second = int((far**2).sum(1).argmax())
-    across = np.cross(far, far[second])
-    third = int((across**2).sum(1).argmax())
-    up = np.abs(far @ np.cross(far[second], far[third]))
-    fourth = int(up.argmax())
-    extent = np.abs(far).max()
-    return [first, second, third, fourth] if up[fourth] > 1e-9 * extent**3 else None
-
-
-def _outward(points: np.ndarray, inside: np.ndarray, face: list[int]) -> list[int]:
-    a, b, c = points[face]
-    return face if np.cross(b - a, c - a) @ (a - inside) > 0.0 else face[::-1]
 
 
 def heights(values: np.ndarray, spacing: tuple[float, float], origin: Sequence[float]) -> Mesh:
