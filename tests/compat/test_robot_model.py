@@ -9,9 +9,10 @@ import pytest
 import torch
 from differentiable_robot_model import data_utils
 from differentiable_robot_model import rigid_body_params as theirs_params
+from differentiable_robot_model import spatial_vector_algebra as theirs_vectors
 from drm import DATA, ROBOTS, TIPS, awkward, ours, theirs, theirs_of
 
-from adjoin.compat.differentiable_robot_model import rigid_body_params, robot_model, train_epoch
+from adjoin.compat.differentiable_robot_model import rigid_body_params, robot_model, spatial_vector_algebra, train_epoch
 from adjoin.compat.differentiable_robot_model.robot_model import DifferentiableRobotModel
 from adjoin.errors import InputError, ModelError
 from adjoin.learn.modules import Covariance, Positive, Triangular, Unconstrained
@@ -350,7 +351,8 @@ def learnable(robot, modules):
 def test_learning_goes_as_with_the_peer(modules):
     peer = learnable(theirs_of(IIWA), theirs_params)
     robot = learnable(DifferentiableRobotModel(IIWA), modules)
-    robot.load_state_dict(peer.state_dict(), strict=False)  # theirs has each parameter many times over
+    robot.load_state_dict(peer.state_dict(), strict=True)
+    peer.load_state_dict(robot.state_dict(), strict=True)
     assert dict(robot.named_parameters()).keys() == dict(peer.named_parameters()).keys()
     q, qd, third = state(robot, 4)
     goal = torch.tensor([0.4, 0.1, 0.7])
@@ -616,3 +618,21 @@ def test_links_without_inertia_can_weigh_a_kilogram_as_there():
         <child link="b"/><axis xyz="0 0 1"/><limit lower="-1" upper="1" velocity="1" effort="1"/></joint></robot>"""
     robot = DifferentiableRobotModel(text, unit_inertia=True)
     assert robot.compute_lagrangian_inertia_matrix(torch.zeros(1)).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("name", ["iiwa", "trifinger"])
+def test_the_recursion_over_links_is_the_peers(name):
+    peer = theirs_of(DATA / ROBOTS[name])
+    robot = DifferentiableRobotModel(DATA / ROBOTS[name], unit_inertia=True)  # theirs has 1 kg where a file has none
+    q, qd, qdd = state(robot, 3)
+    base = torch.zeros(3, 3), torch.tensor([0.0, 0.0, 9.81]).expand(3, 3)
+    for each, vector in ((robot, spatial_vector_algebra.SpatialMotionVec), (peer, theirs_vectors.SpatialMotionVec)):
+        each.update_kinematic_state(q, qd)
+        for k, index in enumerate(each._controlled_joints):
+            each._bodies[index].update_joint_acc(qdd[:, k : k + 1])
+        each.iterative_newton_euler(vector(base[1], base[0]))
+    for own, other in zip(robot._bodies, peer._bodies, strict=True):
+        for part in ("acc", "force"):
+            found, expected = getattr(own, part).get_vector(), getattr(other, part).get_vector()
+            near = {"rtol": 1e-4, "atol": 1e-4 * max(1.0, float(expected.abs().max()))}
+            torch.testing.assert_close(found, expected.expand_as(found), **near)

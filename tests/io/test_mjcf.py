@@ -54,6 +54,7 @@ GEOM = '<geom size="0.1"/>'
         f'<body pos="1 0 0" euler="0 0 1"><body euler="1 0 0" pos="0 1 0"><joint/>{GEOM}<body pos="0 0 1">{GEOM}</body>'
         "</body></body>",
         f'<frame pos="1 0 0" euler="0 0 1"><body><joint/>{GEOM}</body></frame>',
+        f'<replicate count="3" offset="0 1 0" euler="0.3 0 0"><body pos="1 0 0"><joint/>{GEOM}</body></replicate>',
     ],
 )
 def test_kinematics_of_odd_joints(world):
@@ -190,3 +191,55 @@ def test_the_root_of_a_subtree_is_at_the_origin_wherever_its_joint_had_its_ancho
     model = adjoin.load(wrap(f'<body name="a"><joint pos="1 2 3"/>{GEOM}</body>'), root="a")
     assert model.frames[0].position == (0.0, 0.0, 0.0)
     assert model.fixture.com == pytest.approx((0.0, 0.0, 0.0))
+
+
+def test_models_in_other_files_are_attached(tmp_path):
+    (tmp_path / "parts" / "meshes").mkdir(parents=True)
+    (tmp_path / "parts" / "meshes" / "part.stl").write_bytes(FILES["part.stl"])
+    (tmp_path / "parts" / "shank.xml").write_text(
+        '<mujocoinclude><body name="shank" pos="0 0 -0.3"><joint name="knee" axis="0 1 0"/>'
+        '<geom type="mesh" mesh="part"/></body></mujocoinclude>'
+    )
+    (tmp_path / "parts" / "leg.xml").write_text(
+        '<mujoco model="leg"><compiler meshdir="meshes"/><asset><mesh file="part.stl"/></asset><worldbody>'
+        f'<body name="thigh"><joint name="hip" axis="1 0 0"/>{GEOM}<include file="shank.xml"/></body></worldbody>'
+        '<actuator><motor name="hip" joint="hip"/></actuator></mujoco>'
+    )
+    robot = tmp_path / "robot.xml"
+    robot.write_text(
+        '<mujoco><compiler angle="radian"/><asset><model name="leg" file="parts/leg.xml"/></asset><worldbody>'
+        f'<body name="base" pos="0 0 1"><freejoint/>{GEOM}'
+        '<frame pos="0.2 0 0"><attach model="leg" body="thigh" prefix="left/"/></frame>'
+        '<frame pos="-0.2 0 0" euler="0 0 1"><attach model="leg" body="thigh" prefix="right/"/></frame>'
+        "</body></worldbody></mujoco>"
+    )
+    m, model = mujoco.MjModel.from_xml_path(str(robot)), adjoin.load(robot)
+    assert [joint.name for joint in model.joints][1:] == ["left/hip", "left/knee", "right/hip", "right/knee"]
+    assert (model.nq, [drive.name for drive in model.actuators]) == (m.nq, ["left/hip", "right/hip"])
+    data = mujoco.MjData(m)
+    data.qpos[7:] = [0.3, -0.2, 0.5, 0.7]
+    mujoco.mj_kinematics(m, data)
+    place = poses(model, data.qpos.tolist())
+    for frame in model.frames:
+        if frame.kind == "link":
+            rotation, position = placed(place, frame)
+            same(position, data.body(frame.name).xpos, frame.name)
+            same(np.ravel(rotation), data.body(frame.name).xmat, frame.name)
+
+
+def test_models_in_other_files_are_bounded(tmp_path):
+    (tmp_path / "a.xml").write_text('<mujoco><asset><model name="b" file="b.xml"/></asset></mujoco>')
+    (tmp_path / "b.xml").write_text('<mujoco><asset><model name="a" file="a.xml"/></asset></mujoco>')
+    text = '<mujoco><asset><model name="m" file="{}"/></asset><worldbody>{}</worldbody></mujoco>'
+    with pytest.raises(ModelError, match=r"files attach each other in a cycle: a.xml -> b.xml -> a.xml"):
+        adjoin.load(text.format("a.xml", ""), folder=tmp_path)
+    many = f'<replicate count="50"><body name="x"><joint/>{GEOM}</body></replicate>'
+    (tmp_path / "many.xml").write_text(f'<mujoco><worldbody><body name="all">{many}</body></worldbody></mujoco>')
+    attach = '<replicate count="50"><frame><attach model="m" body="all" prefix="p"/></frame></replicate>'
+    with pytest.raises(ModelError, match="more than 2000 bodies with all copies"):
+        adjoin.load(text.format("many.xml", attach), folder=tmp_path)
+    with pytest.raises(ModelError, match=r"'../far.xml'"):
+        adjoin.load(text.format("../far.xml", ""), folder=tmp_path)
+    inner = '<mujoco><worldbody><model name="m" file="a.xml"/></worldbody></mujoco>'
+    with pytest.raises(ModelError, match="a model in another file belongs into <asset>"):
+        adjoin.load(inner, folder=tmp_path)

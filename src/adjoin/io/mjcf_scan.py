@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -30,6 +30,8 @@ MAX_NUMBERS = 1_000_000
 """Numbers that a few letters of a document ask for: points of grids, vertices of built-in meshes, data of sensors."""
 MAX_BODIES = 2_000
 MAX_INCLUDES = 200
+MAX_MODELS = 50
+_TOTALS = ("includes", "elements", "bodies", "copies", "numbers", "models")
 _LOOKS = {"texture", "material", "skin", "light", "visual", "size"}
 _FILE_ATTRIBUTES = re.compile(r"file|file(right|left|up|down|front|back)")
 _NOT_FINITE = re.compile(r"(?i)(?<!\S)[+-]?(nan|inf|infinity)(?!\S)")
@@ -101,6 +103,9 @@ class _Scan:
     strip: bool = False
     top: str = ""
     colors: bool = False
+    models: int = 0
+    open_models: list[str] = field(default_factory=list)
+    attached: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def beside(self, element: Element) -> list[Path]:
         """Return the folder of the file that an element is in, if it was included from another."""
@@ -127,6 +132,15 @@ def scan(root: Element, files: Files, *, colors: bool = False) -> Scanned:
         ModelError: files that are missing or refused, include cycles, sizes beyond reason.
     """
     state = _Scan(files, top=root.where.file, colors=colors)
+    _prepare(root, state)
+    lines: list[str] = []
+    places: list[Location] = []
+    _write(root, lines, places)
+    return Scanned("\n".join(lines), state.assets, places, state.addresses)
+
+
+def _prepare(root: Element, state: _Scan) -> None:
+    """Make a document one that the compiler can be given."""
     _expand(root, state, [])
     for compiler in root.all("compiler"):
         for key in ("meshdir", "texturedir", "assetdir"):
@@ -136,11 +150,10 @@ def scan(root: Element, files: Files, *, colors: bool = False) -> Scanned:
     for assets in root.all("asset"):
         for mesh in assets.all("mesh"):
             _try_mesh(mesh, assets, state)
+        for model in assets.all("model"):
+            if "file" in model.attributes:
+                model.attributes["file"] = _model(model, state)
     _clean(root, state, 1)
-    lines: list[str] = []
-    places: list[Location] = []
-    _write(root, lines, places)
-    return Scanned("\n".join(lines), state.assets, places, state.addresses)
 
 
 def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
@@ -193,16 +206,17 @@ def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -
     state.numbers += numbers
     if state.numbers > MAX_NUMBERS:
         element.fail(f"it asks for {numbers} numbers", f"the limit for the file as a whole is {MAX_NUMBERS}")
-    if element.tag == "model" and "file" in element.attributes:
-        # Its own includes and meshes would be opened by the compiler, past our rules.
-        element.fail("models in other files are not read", "put the content of that file here")
-    if element.tag == "body":
-        state.bodies += copies
+    if element.tag == "model" and element.attributes.get("file", "") not in ("", *state.assets):
+        element.fail("a model in another file belongs into <asset>")
+    if element.tag in ("body", "attach"):
+        parts, bodies = state.attached.get(element.attributes.get("model", ""), (0, 1))
+        state.copies += copies * parts
+        state.bodies += copies * bodies
         if state.bodies > MAX_BODIES:
             element.fail(f"the file has more than {MAX_BODIES} bodies with all copies")
     element.children = [child for child in element.children if child.attributes.get("mesh") not in state.missing]
     for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
-        if element.tag == "mesh" and element.attributes[attribute] in state.assets:
+        if element.tag in ("mesh", "model") and element.attributes[attribute] in state.assets:
             continue
         element.attributes[attribute] = _asset(element, attribute, state)
     for attribute, value in element.attributes.items():
@@ -211,6 +225,42 @@ def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -
             element.fail(problem, "MuJoCo would treat it as missing", field=attribute)
     for child in element.children:
         _clean(child, state, copies, default)
+
+
+def _model(element: Element, state: _Scan) -> str:
+    """Prepare a model in another file, whose parts this one attaches, and return its name in memory."""
+    state.models += 1
+    if state.models > MAX_MODELS:
+        element.fail(f"the file has more than {MAX_MODELS} models in other files")
+    path = state.files.resolve(element.text("file"), element, state.beside(element))
+    if str(path) in state.open_models:
+        chain = " -> ".join(Path(name).name for name in [*state.open_models, str(path)])
+        element.fail(f"files attach each other in a cycle: {chain}")
+    shown = state.shown(path)
+    root = xml.parse(state.files.read(path, element, xml.MAX_BYTES), shown, findings=element.findings)
+    if root.tag != "mujoco":
+        root.fail("this cannot be attached", "the outermost element must be <mujoco>")
+    inner = replace(
+        state,
+        homes={**state.homes, shown: path.parent},
+        missing=set(),
+        folders={},
+        attached={},
+        strip=False,
+        open_models=[*state.open_models, str(path)],
+    )
+    before = inner.copies, inner.bodies
+    lines: list[str] = []
+    _prepare(root, inner)
+    _write(root, lines, [])
+    for counted in _TOTALS:
+        setattr(state, counted, getattr(inner, counted))
+    label = element.attributes.setdefault("name", root.attributes.get("model", path.stem))
+    state.attached[label] = inner.copies - before[0], inner.bodies - before[1]
+    name = f"model{len(state.assets)}.xml"
+    state.addresses[name] = element.text("file")
+    state.assets[name] = "\n".join(lines).encode()
+    return name
 
 
 def _try_mesh(mesh: Element, assets: Element, state: _Scan) -> None:

@@ -15,6 +15,11 @@ import torch
 
 from adjoin.compat.differentiable_robot_model import link_quantities as quantities
 from adjoin.compat.differentiable_robot_model.rigid_body import SIZES, Key, Links
+from adjoin.compat.differentiable_robot_model.spatial_vector_algebra import (
+    SpatialForceVec,
+    SpatialMotionVec,
+    inertial_force,
+)
 from adjoin.compiler.ir import pytree as tree
 from adjoin.errors import InputError
 from adjoin.learn.modules import ParameterModule
@@ -71,14 +76,6 @@ class Pose:
         return self.quaternion
 
 
-@dataclass(frozen=True)
-class Motion:
-    """How a link moves, in its own frame, after `update_kinematic_state`: linear and angular velocity, (..., 3)."""
-
-    lin: torch.Tensor
-    ang: torch.Tensor
-
-
 class Link(torch.nn.Module):
     """A link and the joint that it hangs on: its parameters as modules, and what `update_kinematic_state` set.
 
@@ -90,6 +87,9 @@ class Link(torch.nn.Module):
         joint_limits: "effort", "lower", "upper" and "velocity" as the file states them, or None if the joint is fixed.
         pose: in the world; before the first update, none at all.
         vel: in its own frame; before the first update, 0.
+        joint_acc: acceleration of its joint alone, in its own frame, which `update_joint_acc` sets.
+        acc: in its own frame, after `iterative_newton_euler`.
+        force: of its joint on it, in its own frame, after `iterative_newton_euler`.
     """
 
     def __init__(self, links: Links, name: str, device: torch.device):
@@ -105,7 +105,9 @@ class Link(torch.nn.Module):
         zero = torch.zeros(1, 3, device=device)
         none = torch.tensor([[0.0, 0.0, 0.0, 1.0]], device=device)
         self.pose = Pose(zero, none, torch.eye(3, device=device)[None])
-        self.vel = Motion(zero, zero)
+        self.vel = self.joint_acc = self.acc = SpatialMotionVec(zero, zero)
+        self.force = SpatialForceVec(zero, zero)
+        self._slides = edge is not None and edge.joint is not None and edge.joint.kind == "prismatic"
         self.inertia = torch.nn.Module()
         for parameter, shape in _SHAPES.items():
             value = torch.tensor(links.values(name, parameter), dtype=torch.float32, device=device)
@@ -118,6 +120,12 @@ class Link(torch.nn.Module):
     def get_joint_damping_const(self) -> torch.Tensor:
         """Return the damping of its joint, (1,)."""
         return self.joint_damping()  # type: ignore[operator]
+
+    def update_joint_acc(self, qdd: torch.Tensor) -> None:
+        """Set the acceleration of its joint, [B, 1]."""
+        moving = qdd @ self.joint_axis.to(qdd)
+        still = torch.zeros_like(moving)
+        self.joint_acc = SpatialMotionVec(*((moving, still) if self._slides else (still, moving)))
 
     def holder(self, parameter: str) -> torch.nn.Module:
         """The module that has a parameter's module for an attribute."""
@@ -167,6 +175,8 @@ class DifferentiableRobotModel(torch.nn.Module):
                 self._controlled_joints.append(index)
         self._learned: dict[Key, _LearnedParameter] = {}
         self._functions: dict[Any, Function] = {}
+        self.register_state_dict_post_hook(_with_aliases)
+        self.register_load_state_dict_pre_hook(_without_aliases)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_functions": {}}
@@ -179,7 +189,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         for link in self._bodies:
             assert isinstance(link, Link)
             position, quaternion, matrix, linear, angular = states[link.name]
-            link.pose, link.vel = Pose(position, quaternion, matrix), Motion(linear, angular)
+            link.pose, link.vel = Pose(position, quaternion, matrix), SpatialMotionVec(linear, angular)
 
     def compute_forward_kinematics_all_links(self, q: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Return link name -> position [B, 3] and quaternion [x y z w], [B, 4], in the world."""
@@ -196,6 +206,37 @@ class DifferentiableRobotModel(torch.nn.Module):
         """Return the linear and the angular Jacobian of a link's origin, in world axes, [B, 3, n] each."""
         self._links.require(link_name, "compute_endeffector_jacobian")
         return self._call(quantities.jacobian, (link_name,), q=q)
+
+    def iterative_newton_euler(self, base_acc: SpatialMotionVec) -> None:
+        """Set acceleration and force of every link, from what `update_kinematic_state` and `update_joint_acc` set.
+
+        Args:
+            base_acc: acceleration of the base in its own frame: 9.81 m/s² upwards where there is gravity.
+        """
+        links = [link for link in self._bodies if isinstance(link, Link)]
+        edges = [self._links.joint_of(link.name) for link in links]
+        parents = [None if edge is None else links[self._name_to_idx_map[edge.parent]] for edge in edges]
+        links[0].acc = base_acc
+        zero = torch.zeros_like(base_acc.lin)
+        links[0].force = SpatialForceVec(zero, zero)
+        places: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        for link, parent in zip(links, parents, strict=True):
+            if parent is None:
+                continue
+            back = parent.pose.rotation().mT
+            apart = (back @ (link.pose.translation() - parent.pose.translation())[..., None])[..., 0]
+            place = places[link.name] = (back @ link.pose.rotation(), apart)
+            carried = parent.vel.to_child(*place)
+            joint_vel = SpatialMotionVec(link.vel.lin - carried.lin, link.vel.ang - carried.ang)
+            link.acc = parent.acc.to_child(*place).add_motion_vec(link.joint_acc)
+            link.acc = link.acc.add_motion_vec(link.vel.cross_motion_vec(joint_vel))
+            inertia = [getattr(link.inertia, name)().to(zero) for name in ("mass", "com", "inertia_mat")]
+            parts = inertia[0].reshape(()), inertia[1].reshape(3), inertia[2].reshape(3, 3)
+            momentum = inertial_force(*parts, link.vel)
+            link.force = inertial_force(*parts, link.acc).add_force_vec(link.vel.cross_force_vec(momentum))
+        for link, parent in zip(reversed(links), reversed(parents), strict=True):
+            if parent is not None:
+                parent.force = parent.force.add_force_vec(link.force.to_parent(*places[link.name]))
 
     # Dynamics: gravity is 9.81 m/s^2 downwards, and `use_damping` includes the damping of the joints
 
@@ -433,6 +474,26 @@ class _LearnedParameter:
             raise InputError(f"{prefix} {got}; it must return a tensor of {' or '.join(map(str, sizes))} numbers")
         if not bool(value.isfinite().all()):
             raise InputError(f"{prefix} {value.tolist()}; every number must be finite")
+
+
+def _with_aliases(robot: torch.nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Add every parameter once more for each link beyond it: there each link is a part of the links that it carries."""
+    assert isinstance(robot, DifferentiableRobotModel)
+    parents = [robot._links.joint_of(name) for name in robot._links.names]
+    for index in range(len(parents)):
+        above, path, edge = index, "", parents[index]
+        while edge is not None:
+            above, path = robot._name_to_idx_map[edge.parent], f"{path}._parent"
+            edge = parents[above]
+            begin = f"{prefix}_bodies.{above}."
+            for key in [key for key in state if key.startswith(begin) and "._parent." not in key[len(prefix) :]]:
+                state[f"{prefix}_bodies.{index}{path}.{key.removeprefix(begin)}"] = state[key]
+
+
+def _without_aliases(_: torch.nn.Module, state: dict[str, Any], prefix: str, *more: Any) -> None:
+    """Drop what `_with_aliases` adds, as files of differentiable-robot-model have it too."""
+    for key in [key for key in state if key.startswith(f"{prefix}_bodies.") and "._parent." in key]:
+        del state[key]
 
 
 def __getattr__(name: str) -> Any:
