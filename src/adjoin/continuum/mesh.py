@@ -97,6 +97,12 @@ class Mesh:
         result[first], result[second] = second // count, first // count
         return result.reshape(-1, count)
 
+    def surface(self) -> np.ndarray:
+        """Return the outer faces as triangles, (triangles, 3), counterclockwise seen from outside."""
+        element, face = np.nonzero(self.neighbors() < 0)
+        nodes = self.elements[element[:, None], self.faces_of_element[face]]
+        return nodes if nodes.shape[1] == 3 else nodes[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)
+
     def face_geometry(self, nodes: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the area (elements, faces) and the outer unit normal (elements, faces, 3) of every face."""
         x = self.positions(nodes)[torch.as_tensor(self.elements[:, self.faces_of_element])]

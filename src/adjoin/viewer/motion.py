@@ -1,7 +1,7 @@
 """Checked motions: configurations over time, thinned to what an eye can follow, with the forces that belong to them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from adjoin.errors import InputError
 from adjoin.model.model import Model
 from adjoin.viewer.scene import Forces
+from adjoin.viewer.soft import SoftBody
 
 Array = torch.Tensor | ArrayLike
 """Numbers that may become a tensor."""
@@ -26,11 +27,15 @@ class Motion(NamedTuple):
         q: (frames, environments, nq).
         period: seconds from one to the next.
         forces: of contact, if they are to be drawn.
+        soft: soft bodies of the same steps.
+        indices: the steps that are frames.
     """
 
     q: torch.Tensor
     period: float
     forces: Forces | None
+    soft: Sequence[SoftBody] = ()
+    indices: Sequence[int] = ()
 
     @property
     def sample(self) -> torch.Tensor:
@@ -78,6 +83,7 @@ def motion(
     *,
     environments: int | None = None,
     rate: float = 60.0,
+    soft: Sequence[SoftBody] = (),
 ) -> Motion:
     """Return a trajectory as frames.
 
@@ -89,6 +95,7 @@ def motion(
         contacts: what `Simulator.contacts` gave for these steps, or the output "contacts" of a rollout.
         environments: how many there must be, if it is known.
         rate: frames a second that are kept at most.
+        soft: soft bodies of the same steps.
     """
     path = configuration(caller, model, q, 3, environments)
     if not isinstance(dt, (int, float)) or not 0.0 < dt < math.inf:
@@ -96,7 +103,10 @@ def motion(
     every = max(1, round(1.0 / (rate * dt)))
     steps = torch.arange(0, len(path), every)
     forces = None if contacts is None else _forces(caller, contacts, path.shape[:2], steps)
-    return Motion(path[steps], every * dt, forces)
+    for i, body in enumerate(soft):
+        if (count := len(torch.as_tensor(body.points))) != len(path):
+            raise InputError(f"{caller}: soft body {i} has {count} steps, q has {len(path)}")
+    return Motion(path[steps], every * dt, forces, soft, steps.tolist())
 
 
 def _forces(caller: str, contacts: ContactArrays, batch: torch.Size, indices: torch.Tensor) -> Forces:

@@ -9,6 +9,7 @@ import torch
 
 from adjoin.viewer.motion import Motion
 from adjoin.viewer.scene import Forces
+from adjoin.viewer.soft import SoftScene
 
 SPEEDS = {"0.1x": 0.1, "0.25x": 0.25, "0.5x": 0.5, "1x": 1.0, "2x": 2.0, "4x": 4.0}
 
@@ -30,6 +31,8 @@ class Playback:
         name: str,
     ):
         self._gui, self._show, self._save, self._name = server.gui, show, save, name
+        self._server, self._scene = server, server.scene
+        self._soft: SoftScene | None = None
         self._motion: Motion | None = None
         self._folder: Any = None
         self._frame, self._time = 0, 0.0
@@ -44,6 +47,8 @@ class Playback:
         with self._lock:
             self.pause()
             self._motion, self._frame, self._time = motion, 0, 0.0
+            self._scene.remove_by_name("/soft")
+            self._soft = SoftScene(self._server, motion.soft, motion.indices) if motion.soft else None
             if self._folder is not None:
                 self._folder.remove()
             self._add_controls(motion)
@@ -111,6 +116,8 @@ class Playback:
         if self._motion is not None:
             forces = None if self._motion.forces is None else self._motion.forces.at(self._frame)
             self._show(self._motion.q[self._frame], forces, still)
+            if self._soft is not None:
+                self._soft.draw(self._frame)
             self._timeline.value = self._frame * self._motion.period
 
     def _seek(self, frame: int) -> None:

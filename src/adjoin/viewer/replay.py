@@ -1,9 +1,7 @@
 """A motion as one HTML file that plays by itself."""
 
-import html
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adjoin.collision.terrain import Heightfield
@@ -11,16 +9,10 @@ from adjoin.model.model import Model
 from adjoin.viewer import server
 from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.motion import Array, ContactArrays, Motion, motion
+from adjoin.viewer.replay_page import Replay, titled
 from adjoin.viewer.scene import Scene
+from adjoin.viewer.soft import SoftBody, SoftScene
 from adjoin.viewer.visuals import Source, visuals_of
-
-
-class Replay(type(Path())):
-    """The path of a recorded page; in a notebook it shows the page itself."""
-
-    def _repr_html_(self) -> str:
-        page = html.escape(self.read_text(encoding="utf-8"), quote=True)
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 480px; border: 0"></iframe>'
 
 
 def record(
@@ -37,6 +29,7 @@ def record(
     terrain: Heightfield | None = None,
     source: Source | None = None,
     rate: float = 30.0,
+    soft: Sequence[SoftBody] = (),
 ) -> Replay:
     """Write a motion as a standalone HTML file: it plays offline, from file://, and asks nothing of any network.
 
@@ -55,11 +48,12 @@ def record(
         source: the robot's URDF or MJCF file, whose visual shapes and meshes are drawn; or what `read_visuals`
             gave, if they lie elsewhere.
         rate: frames a second that are kept at most; the file's size grows with it.
+        soft: soft bodies that move beside the robot, of the same steps.
 
     Returns:
         The path, which in a notebook shows the page.
     """
-    shown = motion("record", model, q, dt, contacts, rate=rate)
+    shown = motion("record", model, q, dt, contacts, rate=rate, soft=soft)
     drawing = Drawing(model, shown.q.shape[1], visuals_of(model, source))
     page = replay(drawing, shown, spacing, terrain, frames=frames, center_of_mass=center_of_mass)
     recording = Replay(path)
@@ -74,10 +68,13 @@ def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:
         scene = Scene(running, drawing, shown.q[0], *scenery)
         scene.frame(shown.sample)
         _draw(scene, shown, 0, what)
+        bodies = SoftScene(running, shown.soft, shown.indices) if shown.soft else None
         recorder = running.get_scene_serializer()
         for frame in range(1, len(shown.q)):
             recorder.insert_sleep(shown.period)
             _draw(scene, shown, frame, what)
+            if bodies is not None:
+                bodies.draw(frame)
         recorder.insert_sleep(shown.period)
         return recorder.as_html()
     finally:
@@ -86,8 +83,3 @@ def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:
 
 def _draw(scene: Scene, shown: Motion, frame: int, what: Mapping[str, bool]) -> None:
     scene.draw(shown.q[frame], None if shown.forces is None else shown.forces.at(frame), **what)
-
-
-def titled(page: str, title: str) -> str:
-    """Return the page with a title of its own."""
-    return page.replace("<title>Viser</title>", f"<title>{html.escape(title)}</title>", 1)

@@ -2,6 +2,7 @@
 
 import html
 import threading
+from collections.abc import Sequence
 
 import torch
 
@@ -12,9 +13,11 @@ from adjoin.viewer import server
 from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.motion import Array, ContactArrays, Motion, configuration, motion
 from adjoin.viewer.playback import Playback
-from adjoin.viewer.replay import replay, titled
+from adjoin.viewer.replay import replay
+from adjoin.viewer.replay_page import titled
 from adjoin.viewer.scene import Forces, Scene
 from adjoin.viewer.sliders import Sliders
+from adjoin.viewer.soft import SoftBody
 from adjoin.viewer.visuals import Source, visuals_of
 
 
@@ -84,7 +87,7 @@ class Viewer:
             self._draw()
             self._sliders.follow(self.q)
 
-    def play(self, q: Array, dt: float, contacts: ContactArrays | None = None) -> None:
+    def play(self, q: Array, dt: float, contacts: ContactArrays | None = None, soft: Sequence[SoftBody] = ()) -> None:
         """Play a motion over and over, with a timeline in the page; returns at once.
 
         Args:
@@ -92,8 +95,9 @@ class Viewer:
             dt: seconds from one step to the next.
             contacts: forces to draw as arrows: what `Simulator.contacts` gave for these steps, or the output
                 "contacts" of a rollout.
+            soft: soft bodies that move beside the robot, of the same steps.
         """
-        shown = motion("Viewer.play", self.model, q, dt, contacts, environments=len(self.q))
+        shown = motion("Viewer.play", self.model, q, dt, contacts, environments=len(self.q), soft=soft)
         self._arrows.visible = contacts is not None
         self._scene.frame(shown.sample)
         self._playback.load(shown)

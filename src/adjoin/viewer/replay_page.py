@@ -1,0 +1,17 @@
+"""Recorded pages."""
+
+import html
+from pathlib import Path
+
+
+class Replay(type(Path())):
+    """The path of a recorded page; in a notebook it shows the page itself."""
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.read_text(encoding="utf-8"), quote=True)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 480px; border: 0"></iframe>'
+
+
+def titled(page: str, title: str) -> str:
+    """Return the page with a title of its own."""
+    return page.replace("<title>Viser</title>", f"<title>{html.escape(title)}</title>", 1)
