@@ -12,6 +12,7 @@ from adjoin.continuum.implicit_solids import ImplicitSolid
 from adjoin.continuum.mesh import Mesh, box_mesh
 from adjoin.continuum.particle_materials import ParticleMaterial
 from adjoin.continuum.particles import Particles, ParticleState
+from adjoin.continuum.self_contact import SelfContact
 from adjoin.continuum.solids import Solid, SolidMaterial
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ParticleMaterial",
     "ParticleState",
     "Particles",
+    "SelfContact",
     "Solid",
     "SolidMaterial",
     "box_mesh",

@@ -1,4 +1,4 @@
-"""Cloth of triangles: stretch and shear of every triangle, bending across every inner edge, thickness in contact."""
+"""Cloth of triangles: stretch and shear of every triangle, bending across every inner edge, contact with itself."""
 
 import math
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
 from adjoin.continuum.bodies import BodyState, body_inputs, lumped, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.self_contact import PAIRS, TOUCHING, SelfContact
 from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import atan2, sqrt
@@ -51,6 +52,7 @@ class Cloth:
         material: of all triangles.
         dt: s, of a step.
         colliders: rigid shapes that push; their `thickness` is the distance that is kept.
+        self_contact: how it touches itself; None if it passes through itself.
     """
 
     nodes: np.ndarray
@@ -58,6 +60,7 @@ class Cloth:
     material: ClothMaterial
     dt: float
     colliders: tuple[Collider, ...] = ()
+    self_contact: SelfContact | None = None
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
@@ -133,7 +136,49 @@ class Cloth:
             checkpoints: what to keep for the gradient.
         """
         inputs = self.inputs(state, fixed=fixed, params=params)
+        if self.self_contact is not None:
+            return self._touching(self.self_contact, state, inputs, motion, steps, keep, checkpoints)
         return run_body(self._runner(), inputs, self.colliders, motion, steps, keep, checkpoints)
+
+    def _touching(
+        self,
+        touch: SelfContact,
+        state: BodyState,
+        inputs: Inputs,
+        motion: Motion | None,
+        steps: int | None,
+        keep: int | None,
+        checkpoints: Checkpoints | None,
+    ) -> BodyState:
+        """Run steps in segments; at the start of each, pairs that may touch are found."""
+        count = len(motion.position) if motion is not None else steps
+        if count is None:
+            raise InputError("cloth: a rollout needs steps, or the motion of its colliders")
+        if keep is not None and (keep < 1 or count % keep):
+            raise InputError(f"keep must divide the {count} steps, got {keep}")
+        lightest = inputs.parameters["mass"].min().item()
+        if touch.stiffness * self.dt**2 > lightest or touch.damping * self.dt > lightest:
+            raise InputError(
+                f"cloth: a node of {lightest:.3g} kg and steps of {self.dt:g} s allow a stiffness of self-contact of "
+                f"at most {lightest / self.dt**2:.3g} N/m and a damping of at most {lightest / self.dt:.3g} N s/m"
+            )
+        segment = touch.segment(count, keep)
+        kept, wrenches = [state], []
+        triangles = np.asarray(self.triangles)
+        for first in range(0, count, segment):
+            length = min(segment, count - first)
+            pairs = touch.pairs(triangles, state.x, state.v, length * self.dt)
+            runner = self._runner().with_tables({PAIRS: len(pairs)}, {TOUCHING: pairs})
+            now = inputs._replace(states={"x": state.x, "v": state.v})
+            part = None if motion is None else motion.part(first, length)
+            state = run_body(runner, now, self.colliders, part, length, None, checkpoints)
+            wrenches.append(state.wrench)
+            if keep is not None and (first + length) % keep == 0:
+                kept.append(state)
+        wrench = torch.cat([one for one in wrenches if one is not None]) if self.colliders else None
+        if keep is None:
+            return BodyState(state.x, state.v, wrench)
+        return BodyState(torch.stack([one.x for one in kept]), torch.stack([one.v for one in kept]), wrench)
 
     def inputs(
         self,
@@ -169,6 +214,8 @@ class Cloth:
             linked: whether links of a robot carry the colliders.
             count: of points; the cloth has it.
         """
+        if linked and self.self_contact is not None:
+            raise InputError("cloth: one that touches itself cannot be coupled with a robot; give it a motion")
         hinges = self.hinges
         fields = [
             *node_fields(self.colliders, linked),
@@ -189,8 +236,14 @@ class Cloth:
             stages.append(Stage("bend", "hinges", _bend, edge))
             forces["bent"] = "edge"
             sizes["hinges"], tables["edge"] = len(hinges), hinges
-        stages.append(move_stage(self.colliders, self.dt, forces, linked))
         connections = [Connection("corners", "triangles", "nodes", 3), Connection("edge", "hinges", "nodes", 4)]
+        if self.self_contact is not None:
+            fields += self.self_contact.fields()
+            connections.append(self.self_contact.connection())
+            stages.append(self.self_contact.stage(self.dt))
+            forces["repelled"] = TOUCHING
+            sizes[PAIRS], tables[TOUCHING] = 1, np.array([[0, 0, 0, 0]])  # each segment has its own
+        stages.append(move_stage(self.colliders, self.dt, forces, linked))
         return StepParts(fields, connections, [*stages], sizes, tables, "nodes")
 
 

@@ -63,6 +63,11 @@ class Motion:
     velocity: torch.Tensor
     angular_velocity: torch.Tensor
 
+    def part(self, first: int, steps: int) -> "Motion":
+        """Return some steps of it."""
+        chosen = slice(first, first + steps)
+        return Motion(*(x[chosen] for x in (self.position, self.rotation, self.velocity, self.angular_velocity)))
+
     @classmethod
     def at_rest(cls, positions: torch.Tensor, rotations: torch.Tensor | None, steps: int) -> "Motion":
         """Return colliders that stay at positions (colliders, 3), unturned unless rotations are given."""

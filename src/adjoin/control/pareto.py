@@ -47,8 +47,8 @@ def pareto_front(
         method: "weighted" minimizes weighted sums, which reaches the convex part of a front; "chebyshev" the largest
             weighted distance from the best values, which reaches all of it; "epsilon" the first objective with bounds
             on the others, by a penalty, for two objectives or more with one grid of bounds.
-        iterations: of Adam: for each objective alone, and then twice for the front; in between and at the end points
-            take over what another has found that is better for them.
+        iterations: of Adam: for each objective alone, and then twice for the front; in between and at the end every
+            point takes the best for it of all that were tried and are not dominated, each at the end another.
         learning_rate: of Adam.
         bounds: of the decision variables, kept by projection.
         penalty: of a violated bound of "epsilon", relative to the range of the first objective.
@@ -64,6 +64,7 @@ def pareto_front(
     count = first.shape[1]
     if method not in ("weighted", "chebyshev", "epsilon"):
         raise InputError(f"pareto_front: no method {method!r}; methods: weighted, chebyshev, epsilon")
+    archive = _Archive(start, count)
     alone = 0.98 * torch.eye(count, dtype=start.dtype, device=start.device) + 0.02 / count
 
     def run(x: torch.Tensor, loss: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,6 +80,7 @@ def pareto_front(
             now = objectives(x)
             losses = loss(now)
             with torch.no_grad():
+                archive.add(x, now)
                 better = losses < best
                 best = torch.where(better, losses, best)
                 found[better] = x[better]
@@ -116,17 +118,40 @@ def pareto_front(
             scaled = weights * (values - low) / span
             return scaled.max(-1).values + 1e-3 * scaled.sum(-1)
 
-    def exchange(x: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give every point the best that any has found for it; none of these is dominated by another."""
-        scores = torch.stack([scalar(one.expand_as(values)) for one in values], -1)
+    def chosen(distinct: bool) -> torch.Tensor:
+        """Return for every point which of the archive is best for it."""
+        scores = torch.stack([scalar(one.expand(points, count)) for one in archive.values], -1)
         best = scores.argmin(-1)
-        return x[best], values[best]
+        if distinct and len(archive.values) >= points:
+            for i in range(points):
+                best[i] = scores[i].argmin()
+                scores[:, best[i]] = torch.inf
+        return best
 
     x = corners[nearest]
-    for _ in range(2):
-        x, values = exchange(*run(x, scalar))
+    for turn in range(2):
+        run(x, scalar)
+        if not len(archive.values):
+            raise InputError("pareto_front: the objectives are not finite at any point that was tried")
+        best = chosen(distinct=turn == 1)
+        x, values = archive.x[best], archive.values[best]
     order = values[:, 0].argsort()
     return ParetoFront(x[order], values[order], efficient(values[order]))
+
+
+class _Archive:
+    """What was tried and is not dominated, each once."""
+
+    def __init__(self, start: torch.Tensor, count: int):
+        self.x, self.values = start.new_empty((0, *start.shape)), start.new_empty((0, count))
+
+    def add(self, x: torch.Tensor, values: torch.Tensor) -> None:
+        """Add points; drop what they dominate."""
+        finite = values.isfinite().all(-1)
+        every = torch.cat([self.values, values[finite]])
+        twice = (every[:, None] == every[None]).all(-1).tril(-1).any(-1)
+        good = efficient(every) & ~twice
+        self.x, self.values = torch.cat([self.x, x[finite]])[good], every[good]
 
 
 def efficient(values: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """Many time steps of a sequence of maps, on any device: what a caller gives and gets."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,13 @@ class StepRunner:
             return {one.name: self.outside(one, histories[one.name][1], batch, 0) for one in self.states}
 
         return apply
+
+    def with_tables(self, sizes: Mapping[str, int], tables: Mapping[str, np.ndarray]) -> "StepRunner":
+        """Return the same step with other sizes and tables of some sets; what was compiled is shared."""
+        other = copy(self)
+        other.sizes, other.arrays = self.sizes | dict(sizes), self.arrays | dict(tables)
+        other._tables = {}
+        return other
 
     # Checks -----------------------------------------------------------------------------------------------------------
 
