@@ -147,6 +147,7 @@ def aba(
     *,
     reference: Reference = "local",
     passive: bool = False,
+    out: Array | None = None,
 ) -> Array:
     """Compute forward dynamics: the accelerations under the generalized forces `tau`.
 
@@ -160,22 +161,26 @@ def aba(
         reference: axes of `external`, and the point its moments are about: "local", "world", or
             "local_world_aligned" (the frame's origin, world axes).
         passive: whether springs, damping and dry friction of the joints act too.
+        out: a tensor that the result is written into; no gradients pass.
 
     Returns:
         a = dv/dt, (..., nv).
     """
-    return call("aba", model, q, v, tau, external=external, params=params, reference=reference, passive=passive)
+    return call(
+        "aba", model, q, v, tau, external=external, params=params, reference=reference, passive=passive, out=out
+    )
 
 
-def minverse(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
+def minverse(model: Model, q: Array, params: Mapping[str, Array] | None = None, *, out: Array | None = None) -> Array:
     """Return the inverse of the joint-space inertia matrix, without forming that matrix.
 
     Args:
         model: the robot.
         q: configuration, (..., nq).
         params: parameters to take the place of the model's.
+        out: a tensor that the result is written into; no gradients pass.
 
     Returns:
         M⁻¹, (..., nv, nv), symmetric, both halves.
     """
-    return call("minverse", model, q, params=params)
+    return call("minverse", model, q, params=params, out=out)

@@ -78,6 +78,7 @@ def call(
     external: Mapping[str, Array] | Array | None = None,
     params: Mapping[str, Array] | None = None,
     reference: Reference = "local",
+    out: Any = None,
     **options: Any,
 ) -> Any:
     """Compute one quantity of a model.
@@ -89,9 +90,10 @@ def call(
         external: external forces, see `rnea`.
         params: parameter name -> value.
         reference: of the external forces.
+        out: where to write the result; see `Function.call_into`.
         options: of the quantity, hashable.
     """
-    return call_quantity(name, model, inputs, tuple(options.items()), external, params, reference)
+    return call_quantity(name, model, inputs, tuple(options.items()), external, params, reference, out)
 
 
 def call_quantity(
@@ -102,14 +104,17 @@ def call_quantity(
     external: Any = None,
     params: Mapping[str, Any] | None = None,
     reference: Reference = "local",
+    out: Any = None,
 ) -> Any:
     """Compute `call` for options that may have the names of arguments of `call`."""
     known = QUANTITIES[name]
-    if external is None and not params and not torch.compiler.is_compiling() and type(model) is Model:
+    if external is None and not params and out is None and not torch.compiler.is_compiling() and type(model) is Model:
         function = _kernels.peek(model, (known, options))
         if function is not None and isinstance(inputs[0], torch.Tensor):
             return function(*inputs)
-    return evaluate(model, name, known.inputs, inputs, ((name, known, options),), external, params, reference, True)
+    return evaluate(
+        model, name, known.inputs, inputs, ((name, known, options),), external, params, reference, True, out
+    )
 
 
 def evaluate(
@@ -122,6 +127,7 @@ def evaluate(
     params: Mapping[str, Any] | None,
     reference: Reference,
     single: bool = False,
+    out: Any = None,
 ) -> Any:
     """Compute several quantities, by label, or a single one; see `Request`."""
     if not isinstance(model, Model):
@@ -133,7 +139,12 @@ def evaluate(
     params = (params or {}) if traced or not params else _checked(model, inputs, params)
     request = Request(label, names, quantities, tuple(forces), tuple(params), reference, single)
     values = (*inputs, *forces.values(), *params.values())
-    return _trace(model, request, values) if traced else _kernel(model, request)(*values)
+    if traced:
+        if out is not None:
+            raise InputError(f"{label}: out= is for tensors; a traced function returns its results")
+        return _trace(model, request, values)
+    kernel = _kernel(model, request)
+    return kernel(*values) if out is None else kernel.call_into(out, *values)
 
 
 _kernels: PerOwner[Function] = PerOwner(256)  # of each model, those that were called last
@@ -263,6 +274,7 @@ def compute(
     external: Mapping[str, Array] | Array | None = None,
     params: Mapping[str, Array] | None = None,
     reference: Reference = "local",
+    out: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Compute several quantities in one kernel; what they have in common is computed once.
 
@@ -277,6 +289,7 @@ def compute(
         external: external forces, see `rnea`.
         params: parameters to take the place of the model's.
         reference: of the external forces.
+        out: tensors that the results are written into, by label; no gradients pass.
 
     Returns:
         label -> result.
@@ -301,4 +314,4 @@ def compute(
         raise InputError(f"compute needs {what}")
     names = tuple(name for name in INPUTS if name in needed)
     inputs = [values[name] for name in names]
-    return evaluate(model, "compute", names, inputs, tuple(wanted), external, params, reference)
+    return evaluate(model, "compute", names, inputs, tuple(wanted), external, params, reference, out=out)

@@ -100,15 +100,16 @@ def crba_of(state: State) -> list[list[Scalar]]:
     return matrix
 
 
-def crba(model: Model, q: Array, params: Mapping[str, Array] | None = None) -> Array:
+def crba(model: Model, q: Array, params: Mapping[str, Array] | None = None, *, out: Array | None = None) -> Array:
     """Return the joint-space inertia matrix M, armature included.
 
     Args:
         model: the robot.
         q: configuration, (..., nq).
         params: parameters to take the place of the model's.
+        out: a tensor that the result is written into; no gradients pass.
 
     Returns:
         M, (..., nv, nv), symmetric, both halves.
     """
-    return call("crba", model, q, params=params)
+    return call("crba", model, q, params=params, out=out)

@@ -121,6 +121,7 @@ def rnea(
     *,
     reference: Reference = "local",
     passive: bool = False,
+    out: Array | None = None,
 ) -> Array:
     """Compute inverse dynamics: the generalized forces that give the accelerations `a`.
 
@@ -134,11 +135,12 @@ def rnea(
         reference: axes of `external`, and the point its moments are about: "local", "world", or
             "local_world_aligned" (the frame's origin, world axes).
         passive: whether springs, damping and dry friction of the joints act too.
+        out: a tensor that the result is written into; no gradients pass.
 
     Returns:
         tau, (..., nv).
     """
-    return call("rnea", model, q, v, a, external=external, params=params, reference=reference, passive=passive)
+    return call("rnea", model, q, v, a, external=external, params=params, reference=reference, passive=passive, out=out)
 
 
 def bias_forces(

@@ -17,7 +17,7 @@ from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.backend import find_target, prebuild
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.kernel import BITS, Kernel
-from adjoin.compiler.runtime.operator import call_first, call_prepared, check_tensor
+from adjoin.compiler.runtime.operator import arrange, call_first, call_prepared, check_tensor
 from adjoin.errors import InputError, TraceError
 from adjoin.progress import announced
 
@@ -71,7 +71,12 @@ class Function:
         functools.update_wrapper(self, traced, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on tensors (*batch, *shape), in the declared order or by name."""
+        """Run on tensors (*batch, *shape), in the declared order or by name.
+
+        With `out=`, tensors of the structure of the results, these are written in their place; without gradients.
+        """
+        if "out" in kwargs and "out" not in self._names:
+            return self.call_into(kwargs.pop("out"), *args, **kwargs)
         if len(args) == self._arity and not kwargs and not torch.compiler.is_compiling():
             results = self.call_prepared(args)
             if results is not None:
@@ -90,8 +95,49 @@ class Function:
                     return self._build(call_prepared(self.kernel, prepared, tensors))
         return None
 
+    def call_into(self, out: Any, *args: Any, **kwargs: Any) -> Any:
+        """Write the results into memory that the caller holds, and return it; no gradients pass.
+
+        Args:
+            out: contiguous tensors in the structure of the results, which share no memory with the inputs.
+            args: see `__call__`.
+            kwargs: see `__call__`.
+        """
+        tensors, lengths, batches = self._checked(args, kwargs)
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            raise InputError(f"{self.name}: out= is not for torch.compile or torch.func, which need new results")
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            raise InputError(f"{self.name}: out= takes no gradients; detach the inputs, or call under torch.no_grad()")
+        kernel, batch, tensors = arrange(self.kernel, tensors, batches)
+        shapes = kernel.output_shapes(lengths, batch)
+        if isinstance(self._structure, dict) and isinstance(out, dict) and out.keys() == self._structure.keys():
+            out = {name: out[name] for name in self._structure}
+        if tree.structure(out) != tree.structure(self._structure):
+            raise InputError(f"{self.name}: out must have the structure of the results, {len(shapes)} tensors")
+        places: list[Any] = [None] * len(shapes)
+        for place, tensor in zip(tree.leaves(self._structure), tree.leaves(out), strict=True):
+            places[place] = tensor
+        taken = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        first = tensors[0]
+        for place, shape in zip(places, shapes, strict=True):
+            fits = isinstance(place, torch.Tensor) and tuple(place.shape) == tuple(shape) and place.is_contiguous()
+            if not fits or place.dtype != first.dtype or place.device != first.device or place.requires_grad:
+                wanted = f"contiguous {first.dtype} {tuple(shape)} on {first.device} without gradient"
+                got = f"{place.dtype} {tuple(place.shape)}" if isinstance(place, torch.Tensor) else repr(place)
+                raise InputError(f"{self.name}: out must be {wanted}, got {got}")
+            if place.numel() and place.untyped_storage().data_ptr() in taken:
+                raise InputError(f"{self.name}: out shares its memory with an input")
+        kernel.run(tensors, lengths, batch, places)
+        return out
+
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Check the tensors of a call whose signature is new, and run."""
+        return self._build(call_first(self.kernel, *self._checked(args, kwargs)))
+
+    def _checked(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], tuple[int, ...], list[tuple[int, ...]] | None]:
+        """Return the tensors of a call, the run-time integers, and batch shapes where they were plain to see."""
         if len(args) == len(self._specs) == len(self._names) and not kwargs:
             arguments, tensors = {}, list(args)
         else:
@@ -100,8 +146,7 @@ class Function:
         batches = None if self._streams else self._batches(tensors)
         if batches is None:
             self._check(tensors)
-        lengths = self._lengths(arguments, tensors) if self.kernel.program.integers else ()
-        return self._build(call_first(self.kernel, tensors, lengths, batches))
+        return tensors, self._lengths(arguments, tensors) if self.kernel.program.integers else (), batches
 
     def _batches(self, tensors: list[Any]) -> list[tuple[int, ...]] | None:
         """Return the batch shape of each input; None if one is not plainly right. It is on the fast path of calls."""
