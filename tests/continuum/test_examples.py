@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 
 def test_laser(run_example):
     first, last = (float(x) for x in re.findall(r"(\S+) K", run_example("25_laser.py")))
@@ -11,3 +13,9 @@ def test_laser(run_example):
 def test_soft_walker(run_example):
     first, best = (float(x) for x in re.findall(r"(\S+) m at", run_example("26_soft_walker.py")))
     assert best > first + 0.01
+
+
+def test_soft_lift(run_example):
+    pytest.importorskip("viser")
+    first, last = (float(x) for x in re.findall(r"at (\S+) m at", run_example("27_soft_lift.py")))
+    assert abs(last - 0.2) < 0.02 < 0.05 < abs(first - 0.2)
