@@ -15,7 +15,7 @@ from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.assembler import find_ptxas
 from adjoin.errors import InputError
 
-COMMANDS = ("info", "robots", "check", "view", "simulate", "bench", "cache", "demo", "completion")
+COMMANDS = ("info", "robots", "check", "view", "simulate", "soft", "bench", "cache", "demo", "completion")
 ADJOIN = [sys.executable, "-m", "adjoin"]
 
 
@@ -437,3 +437,15 @@ def test_dynamics_find_the_kernels_that_were_built_for_them(told, monkeypatch, t
     sim.step(sim.state(q.detach()))
     sim.contacts(sim.state(q.detach()))
     assert Cache().entries() == before
+
+
+def test_soft_bodies_fall_to_the_ground_and_rest(data, tmp_path):
+    found = data("soft box --cells 1 --young 2e4 --drop 0.01 --seconds 1.5 --out box.npz --vtk box")
+    assert abs(found["force"] - 9.81) < 0.5  # a liter of water weighs that
+    assert 0.09 < found["highest"] - found["lowest"] < 0.1
+    with np.load("box.npz") as motion:
+        assert motion["x"].shape == (151, 8, 3)
+        assert motion["time"][-1] == 1.5
+        assert np.isclose(motion["x"][0, :, 2].min(), 0.01)
+    assert len([*(tmp_path / "box").glob("*.vtu")]) == 151
+    assert "no such file" in data("soft missing.msh", 1)["error"]
