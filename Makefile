@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test lint format bench campaign docs clean
 
 demo: .venv/.installed
 	$(BIN)/python -m adjoin.demo
@@ -22,6 +22,9 @@ format: .venv/.installed
 
 bench: .venv/.installed
 	for name in compiler dynamics simulation identification motion_control; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+campaign: .venv/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/campaign/run.py --out tests/campaign/report.json
 
 docs: .venv/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean

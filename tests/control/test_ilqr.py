@@ -10,13 +10,13 @@ import adjoin
 from adjoin import PerEnvironment, PerStep
 from adjoin.collision.terrain import Heightfield
 from adjoin.compiler.runtime.function import Function
-from adjoin.control.ilqr import ILQR, ILQRResult
+from adjoin.control.ilqr import ILQR, ILQRResult, StopReason
 from adjoin.control.ilqr.backward_pass import FusedBackwardPass, Gains, StepwiseBackwardPass
 from adjoin.control.ilqr.inverse_dynamics_pass import InverseDynamicsBackwardPass
 from adjoin.control.ilqr.local_model import LocalModel
 from adjoin.control.ilqr.problem_batch import ProblemBatch
 from adjoin.control.lqr import lqr
-from adjoin.errors import InputError
+from adjoin.errors import AdjoinWarning, InputError
 from adjoin.trace import cos
 
 F64 = torch.float64
@@ -508,3 +508,31 @@ def test_what_is_wrong_with_a_solver_is_said() -> None:
         ILQR(slider(), ended, limits=(2.0 * tight, 3.0 * tight))
     with pytest.raises(InputError, match="one number or a row of residuals"):
         reach(ILQR(sim, lambda q, v, control, target: np.outer(q, q - target)))
+
+
+def test_why_a_problem_ended_is_told_and_none_that_stays_has_converged() -> None:
+    def run(solver: ILQR, guess: torch.Tensor, **options: Any) -> ILQRResult:
+        state = solver.sim.state(batch=guess.shape[1], dtype=F64)
+        return solver.solve(state, guess, tensors={"target": torch.full((2,), 0.2, dtype=F64)}, **options)
+
+    solver = ILQR(arm(), still, ended)
+    guess = torch.zeros(10, 2, 2, dtype=F64)
+    found = run(solver, guess)
+    assert found.reason.tolist() == [StopReason.CONVERGED] * 2
+    again = run(solver, found.controls)
+    assert again.reason.tolist() == [StopReason.STATIONARY] * 2
+    assert not bool(again.converged.any())
+    assert torch.equal(again.controls, found.controls)
+    assert run(solver, guess, iterations=1).reason.tolist() == [StopReason.ITERATIONS] * 2
+    idle = run(ILQR(arm(), lambda q, v, control, target: 0.0 * target[0] + 1.0), guess)
+    assert idle.reason.tolist() == [StopReason.NO_GRADIENT] * 2
+    assert not bool(idle.converged.any())
+
+
+def test_a_robot_that_touches_nothing_yet_is_told_what_to_do() -> None:
+    model = adjoin.load(PUSHER).with_motors(["reach"])
+    sim = adjoin.Simulator(model, dt=0.02, pairs=[("hand", "block")], limits=False)
+    solver = ILQR(sim, lambda q, v, control: 0.03 * control, lambda q, v: 10.0 * (q[1:] - 0.5))
+    with pytest.warns(AdjoinWarning, match="ILQR: 1 of 1 problems keep their first guess: .* nothing touches yet"):
+        found = solver.solve(sim.state(torch.tensor([[0.0, 0.4]], dtype=F64)), torch.zeros(5, 1, 1, dtype=F64))
+    assert found.reason.tolist() == [StopReason.NO_GRADIENT]

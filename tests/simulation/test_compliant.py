@@ -208,3 +208,15 @@ def test_friction_may_be_zero():
 def test_constants_must_be_positive(name):
     with pytest.raises(InputError, match=f"Compliant: {name} must be positive, got 0.0"):
         replace(CONTACT, **{name: 0.0})
+
+
+@pytest.mark.filterwarnings("ignore::adjoin.errors.InsideGroundWarning")
+def test_what_begins_deep_inside_comes_out_slowly():
+    model = adjoin.robots.load("ball")
+    sim = adjoin.Simulator(model, 2e-3, adjoin.Compliant())
+    q = model.neutral(dtype=torch.float64).repeat(3, 1)
+    q[:, 2] = torch.tensor([-0.1, -0.5, -3.0])
+    path = sim.rollout(sim.state(q), steps=1500)
+    assert path.v.abs().max() <= 2.0  # 10 / dissipation
+    assert (path.q[-1, :, 2] > 0.0).all()
+    assert (path.status[-1] == 0).all()

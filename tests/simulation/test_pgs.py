@@ -44,3 +44,15 @@ def test_too_many_rows_for_the_implicit_adjoint_are_named():
     sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=adjoin.PGS(adjoint=adjoin.ImplicitAdjoint()))
     with pytest.raises(InputError, match=r"ImplicitAdjoint: 240 rows of constraints are too many for it, at most 80"):
         sim.step(sim.state())
+
+
+@pytest.mark.parametrize("speed", [-500.0, 60.0, 200.0, 5000.0])
+def test_a_limit_holds_a_joint_that_would_cross_its_range_within_a_step(speed):
+    joint = adjoin.Joint("hinge", "revolute", lower=-1.0, upper=1.0)
+    body = adjoin.Body("arm", -1, joint, mass=1.0, inertia=(1.0, 0.0, 0.0, 1.0, 0.0, 1.0))
+    model = adjoin.Model("arm", (body,), (adjoin.Frame("arm", 0),), gravity=(0.0, 0.0, 0.0))
+    sim = adjoin.Simulator(model, 0.01, adjoin.PGS(softness=0.0))
+    q = torch.tensor([[-0.5], [0.0], [0.5]], dtype=torch.float64)
+    path = sim.rollout(sim.state(q, torch.full_like(q, speed)), steps=5)
+    assert path.q.abs().max() < 1.0 + 1e-9
+    assert path.v[-1].abs().max() < 1e-9

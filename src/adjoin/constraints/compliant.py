@@ -25,9 +25,10 @@ from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import Expr, exp, implicit, log, minimum, select, sqrt
+from adjoin.trace import Expr, exp, implicit, log, maximum, minimum, select, sqrt
 
 REACH = 20.0  # depths at which the force of a contact has vanished
+FADING = 5.0  # parting speed times dissipation from which the force of a contact fades; at twice that it is gone
 STRAIGHT = 30.0  # beyond this x, log(1 + exp(x)) is x
 TINY = 1e-30  # keeps friction finite where its coefficient and its bound are 0
 
@@ -58,7 +59,8 @@ class Compliant:
     Attributes:
         stiffness: of a contact, N/m for each kg of the robot.
         dissipation: by which share of it the force grows for each m/s of approach, and falls as things part, s/m. What
-            comes at a speed u bounces off at less than (u / dissipation²)^(1/3).
+            comes at a speed u bounces off at less than (u / dissipation²)^(1/3). What begins inside of another shape,
+            however deep, comes out at no more than 10 / dissipation.
         depth: over which a contact begins, m. The force is felt at a distance of a few times as much.
         transition: speed of slip at which friction is at 0.7 of its bound, m/s.
         lever: at which limits and friction of revolute joints, and equalities of angles, are as stiff as a contact, m.
@@ -175,8 +177,11 @@ class Compliant:
         parting = self.dissipation * row.speed
         root = sqrt(1.0 + parting * parting)
         share = select(parting > 0.0, 1.0 / (root + parting), root - parting)
-        damping = stiffness * share * (dt * slope + overlap * self.dissipation / root)
-        return Force(row.jacobian, stiffness * overlap * share, damping)
+        faded = minimum(maximum(2.0 - parting * (1.0 / FADING), 0.0), 1.0)
+        fading = select((parting > FADING) & (parting < 2.0 * FADING), 1.0 / FADING, 0.0)
+        steady = dt * slope + overlap * self.dissipation / root
+        damping = stiffness * share * (steady * faded + overlap * self.dissipation * fading)
+        return Force(row.jacobian, stiffness * overlap * share * faded, damping)
 
     def friction(self, rows: Sequence[Row], coefficients: Sequence[Scalar], normal: Scalar) -> list[Force]:
         """Under a normal force: against the slip, so that it dissipates the most that Coulomb's bounds allow."""

@@ -33,7 +33,7 @@ from adjoin.spatial.motion import Spatial, transform_multiply
 from adjoin.spatial.rotation import quaternion_log
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
-from adjoin.trace import maximum, minimum, select, sqrt
+from adjoin.trace import maximum, select, sqrt
 
 NO_TURN = 1e-12  # rad: turns that are smaller have no axis
 
@@ -155,8 +155,14 @@ class JointLimit(NamedTuple):
     gap: Scalar
 
 
-def nearest_limits(state: State) -> list[JointLimit]:
-    """Of each joint with limits the one that is nearer."""
+def nearest_limits(state: State, dt: float = 0.0) -> list[JointLimit]:
+    """Of each joint with limits the one that is nearer.
+
+    Args:
+        state: of the robot.
+        dt: how long the joints go on at their speed before the limits are compared, s. With the step of time, a joint
+            that would cross more than half of its range within a step meets the limit that it goes to.
+    """
     robot = state.robot
     lower, upper = robot.numbers("lower"), robot.numbers("upper")
     limits = []
@@ -176,7 +182,9 @@ def nearest_limits(state: State) -> list[JointLimit]:
         elif open_below:
             side, gap = -1.0, above
         else:
-            side, gap = select(below <= above, 1.0, -1.0), minimum(below, above)
+            moved = 2.0 * dt * at.multiplier * state.v[at.v] if dt else 0.0
+            is_lower = below + moved <= above
+            side, gap = select(is_lower, 1.0, -1.0), select(is_lower, below, above)
         limits.append(JointLimit(body, {at.v: side * at.multiplier}, gap))
     return limits
 
@@ -188,10 +196,10 @@ def axis_and_angle(turn: Vector3) -> tuple[Vector3, Scalar]:
     return vector.scale(1.0 / angle, turn), angle
 
 
-def joint_limits(state: State) -> list[Block]:
-    """The joint limits: of each joint the one that is nearer."""
+def joint_limits(state: State, dt: float) -> list[Block]:
+    """The joint limits: of each joint the one that is nearer at the end of the step."""
     blocks: list[Block] = []
-    for body, arms, gap in nearest_limits(state):
+    for body, arms, gap in nearest_limits(state, dt):
         jacobian: list[Scalar] = [0.0] * state.robot.nv
         for dof, arm in arms.items():
             jacobian[dof] = arm
@@ -259,6 +267,6 @@ def equalities(state: State, constraints: Sequence[Equality]) -> list[Block]:
 
 def other_blocks(state: State, dt: float, limits: bool, constraints: Sequence[Equality]) -> list[Block]:
     """All constraints of a state but its contacts: limits, if there are any, friction and equalities."""
-    bounds = joint_limits(state) if limits else []
+    bounds = joint_limits(state, dt) if limits else []
     blocks = [*bounds, *joint_frictions(state, dt), *tendon_blocks(state, dt, limits)]
     return [*blocks, *equalities(state, constraints), *model_equalities(state)]

@@ -1,6 +1,6 @@
 """Optimal control: objectives over rollouts, optimizers of them, trajectories and feedback. See docs/control.md."""
 
-from adjoin.control.ilqr import ILQR, ILQRResult
+from adjoin.control.ilqr import ILQR, ILQRResult, StopReason
 from adjoin.control.lqr import Regulator, lqr
 from adjoin.control.mpc import MPC
 from adjoin.control.objective import Inputs, Objective
@@ -32,6 +32,7 @@ __all__ = [
     "ParetoFront",
     "Regulator",
     "Spline",
+    "StopReason",
     "Variables",
     "lqr",
     "optimize",

@@ -7,7 +7,6 @@ is taken only if its own controls could have sent it.
 
 import http
 import ipaddress
-import math
 import socket
 import threading
 from collections.abc import Iterator
@@ -134,5 +133,5 @@ def is_possible(control: Any, updates: Any) -> bool:
         return value in options
     if isinstance(control.value, bool):
         return isinstance(value, bool)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and control.min <= value <= control.max and (not isinstance(control.value, int) or value % 1 == 0)

@@ -6,6 +6,7 @@ caches; those that are done make room for others.
 """
 
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from itertools import chain, repeat
 from typing import Any
 
@@ -40,8 +41,31 @@ MIN_DONE_FRACTION = 0.1
 PROBLEMS_PER_THREAD = 64
 """Problems that one thread of a CPU works on together."""
 
-RESULTS = ("q", "v", "control", *FINAL, "converged", "iterations")
+RESULTS = ("q", "v", "control", *FINAL, "converged", "iterations", "reason")
 """What is stored of a problem that is done."""
+
+
+class StopReason(IntEnum):
+    """Why the iterations of a problem ended.
+
+    Attributes:
+        INTERRUPTED: Ctrl-C ended them.
+        CONVERGED: they lowered the cost until no more than the tolerance was left to gain.
+        STATIONARY: no more than the tolerance is to be gained from the first guess, which was kept.
+        NO_GRADIENT: to first order no control changes the cost of the first guess, which was kept: where a robot has
+            yet to touch what it should move, for example.
+        STUCK: no step lowered the cost, however short and regularized.
+        NOT_FINITE: the cost of the first guess is not a finite number, and no step made it one.
+        ITERATIONS: there were as many as were allowed.
+    """
+
+    INTERRUPTED = 0
+    CONVERGED = 1
+    STATIONARY = 2
+    NO_GRADIENT = 3
+    STUCK = 4
+    NOT_FINITE = 5
+    ITERATIONS = 6
 
 
 def concurrent_problems(device: torch.device) -> int:
@@ -114,9 +138,10 @@ class Iterations:
             "gain": controls.new_empty(steps if feedback else 0, count, nu, size),
             "converged": controls.new_zeros(count, dtype=torch.bool),
             "iterations": controls.new_zeros(count, dtype=torch.int64),
+            "reason": controls.new_zeros(count, dtype=torch.int64),
         }
         per_problem = {**start, **individual, "last_q": q[-1], "last_v": v[-1]}
-        per_problem |= {name: self.results[name] for name in ("cost", "converged", "iterations")}
+        per_problem |= {name: self.results[name] for name in ("cost", "converged", "iterations", "reason")}
         per_problem |= {"mu": controls.new_zeros(count), "done": controls.new_zeros(count, dtype=torch.bool)}
         per_problem["index"] = torch.arange(count, device=controls.device)
         per_step = {**per_step, "q": q[:-1], "v": v[:-1], "control": self.results["controls"]}
@@ -173,8 +198,13 @@ class Iterations:
         decrease = -(gains.linear + gains.quadratic)
         converged = (gains.positive > 0.0) & (decrease <= tolerance * active["cost"].abs().clamp(min=1.0))
         converged &= (active["mu"] <= MAX_CONVERGED_MU) & active["cost"].isfinite()
-        active["converged"] |= converged
-        self._store(converged | (active["mu"] > MAX_MU))
+        stuck, moved = active["mu"] > MAX_MU, ~(active["cost"] >= history[0, active["index"]])
+        active["converged"] |= converged & moved
+        self._stop(stuck & active["cost"].isfinite(), StopReason.STUCK)
+        self._stop(stuck & ~active["cost"].isfinite(), StopReason.NOT_FINITE)
+        self._stop(converged & moved, StopReason.CONVERGED)
+        self._stop(converged & ~moved & (gains.linear == 0.0), StopReason.NO_GRADIENT)
+        self._stop(converged & ~moved, StopReason.STATIONARY)
         running = (~active["done"]).nonzero().squeeze(-1)
         if not len(running):
             return
@@ -182,7 +212,13 @@ class Iterations:
         active = self._active.per_problem
         active["iterations"] += ~active["done"]
         history[active["iterations"][running], active["index"][running]] = active["cost"][running]
-        self._store(active["iterations"] >= iterations)
+        self._stop(active["iterations"] >= iterations, StopReason.ITERATIONS)
+
+    def _stop(self, which: torch.Tensor, reason: StopReason) -> None:
+        """End some problems, unless they were done before."""
+        active = self._active.per_problem
+        active["reason"] = torch.where(which & ~active["done"], int(reason), active["reason"])
+        self._store(which)
 
     def _store(self, which: torch.Tensor) -> None:
         """Write the results of some problems, unless they were done before."""

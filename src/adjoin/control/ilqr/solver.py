@@ -12,15 +12,15 @@ import torch
 
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Table
-from adjoin.control.ilqr.iterations import Iterations, Passes
+from adjoin.control.ilqr.iterations import Iterations, Passes, StopReason
 from adjoin.control.ilqr.local_model import LocalModel
-from adjoin.errors import InputError
+from adjoin.errors import AdjoinWarning, InputError, warn_caller
 from adjoin.simulation.arguments import Argument, Tensors, arguments, check_taken
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 from adjoin.simulation.world_rollout import input_name
 
-PER_PROBLEM = ("cost", "converged", "iterations")
+PER_PROBLEM = ("cost", "converged", "iterations", "reason")
 """Results that a problem has once, not for each step."""
 
 Limits = bool | tuple[Any, Any]
@@ -36,9 +36,11 @@ class ILQRResult(NamedTuple):
         cost: of each problem, (...).
         gain: the feedback gain K, (steps, ..., nu, 2 nv): near this motion, control + K (dq, dv) is the best feedback;
             (0, ...) with `feedback=False`.
-        converged: whether no more than the tolerance is left to gain, (...).
+        converged: whether the cost was lowered until no more than the tolerance is left to gain, (...); never where
+            the first guess was kept.
         iterations: of each problem, (...).
         history: the costs at first and after each iteration, (iterations + 1, ...).
+        reason: why each problem ended, (...); a `StopReason`.
     """
 
     controls: torch.Tensor
@@ -49,6 +51,7 @@ class ILQRResult(NamedTuple):
     converged: torch.Tensor
     iterations: torch.Tensor
     history: torch.Tensor
+    reason: torch.Tensor
 
 
 class ILQR:
@@ -141,7 +144,21 @@ class ILQR:
         with torch.no_grad():
             solver = Iterations(passes, start, guess, individual, shared, streams, feedback)
             solver.run(iterations, tolerance, progress, return_on_interrupt)
+        self._warn_of_no_gradient(solver.results["reason"])
         return ILQRResult(**{name: _unflattened(x, name, batch) for name, x in solver.results.items()})
+
+    def _warn_of_no_gradient(self, reason: torch.Tensor) -> None:
+        """Say which problems have no gradient to follow, if contacts could be why."""
+        still = int((reason == StopReason.NO_GRADIENT).sum())
+        if still and self.sim.contact_names:
+            warn_caller(
+                AdjoinWarning(
+                    f"ILQR: {still} of {reason.numel()} problems keep their first guess: no control changes the cost "
+                    "to first order, as where nothing touches yet. Remedies: a first guess that makes contact; "
+                    "Simulator(contact=Compliant(depth=...)), whose contacts are felt from a distance; a cost that "
+                    "draws the robot to what it should touch"
+                )
+            )
 
     def _passes(self, constant: Mapping[str, Argument], per_step: Mapping[str, Argument], dtype: torch.dtype) -> Passes:
         shapes, step_shapes = ({name: x.shape for name, x in named.items()} for named in (constant, per_step))
