@@ -113,6 +113,18 @@ def test_flags_that_switch_gravity_and_contact_off():
     assert {shape.contype for shape in model.geometries} == {0}
 
 
+def test_flags_that_switch_constraints_off():
+    sites = '<site name="w"/>', f'<body><joint range="-1 1" frictionloss="1"/>{GEOM}<site name="s" pos="1 0 0"/></body>'
+    ends = '<site site="w"/><site site="s"/>'
+    string = f'<tendon><spatial limited="true" range="0 1" frictionloss="1">{ends}</spatial></tendon>'
+    flag = '<option><flag {}="disable"/></option>'
+    model = adjoin.load(wrap("".join(sites), string, flag.format("constraint")))
+    (tendon,), (joint,) = model.tendons, model.joints
+    assert (tendon.upper, tendon.friction, joint.upper, joint.friction) == (np.inf, 0.0, np.inf, (0.0,))
+    with pytest.warns(ModelWarning, match=r"time constants below two time steps \(refsafe, option flag\); left out"):
+        adjoin.load(wrap("".join(sites), string, flag.format("refsafe")))
+
+
 def test_actuators_with_gear_and_ranges():
     text = wrap(
         f'<body><joint name="j"/>{GEOM}</body>',

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import gymnasium
+import mujoco_report
 import mujoco_tables
 import pytest
 import torch
@@ -46,3 +47,7 @@ def test_a_medium_acts_as_in_mujoco_and_has_gradients(tmp_path):
     v = torch.linspace(-0.7, 1.0, model.nv, dtype=torch.float64)
     inputs = (q.requires_grad_(), v.requires_grad_())
     assert torch.autograd.gradcheck(lambda q, v: adjoin.passive_forces(model, q, v), inputs, eps=1e-6, atol=1e-5)
+
+
+def test_the_page_is_up_to_date():
+    assert mujoco_report.PAGE.read_text() == mujoco_report.page(), "run: python tests/simulation/mujoco_report.py"

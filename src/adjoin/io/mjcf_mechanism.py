@@ -55,7 +55,10 @@ class Mechanism:
         return int(getattr(getattr(self.mujoco, enum), key, -1))
 
     def _is_off(self, flag: str) -> bool:
-        return bool(int(self.m.opt.disableflags) & int(getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{flag}")))
+        """Return whether the file disables a part of the physics; without constraints, all of them."""
+        flags = [flag, "CONSTRAINT"] if flag in ("LIMIT", "FRICTIONLOSS", "EQUALITY") else [flag]
+        bits = [int(getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{name}")) for name in flags]
+        return any(int(self.m.opt.disableflags) & bit for bit in bits)
 
     # Actuators
 
@@ -204,7 +207,7 @@ class Mechanism:
 
     def equalities(self) -> list[EqualityConstraint]:
         """Return what is held together, without what is not supported."""
-        if self._is_off("EQUALITY") or self._is_off("CONSTRAINT"):
+        if self._is_off("EQUALITY"):
             return []
         kinds = {self._member("mjtEq", f"mjEQ_{key.upper()}"): key for key in EQUALITIES}
         found = []

@@ -42,6 +42,8 @@ def find(mujoco: Any, m: Any) -> list[str]:
         add(f"actuators with {reason}", "ACTUATOR", indices)
     if int(m.opt.enableflags) & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
         out.append("contact override (option flag)")
+    if int(m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_REFSAFE):
+        out.append("time constants below two time steps (refsafe, option flag)")
     return out
 
 
