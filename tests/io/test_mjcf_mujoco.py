@@ -200,7 +200,12 @@ def test_unsupported_parts_are_named_in_one_list(name):
 @pytest.mark.parametrize("name", [name for name in MJCFS if name not in UNSUPPORTED])
 def test_the_others_load_without_being_asked(name):
     theirs(name)
-    assert load(MJCFS[name]) == ours(name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ModelWarning)
+        assert load(MJCFS[name]) == ours(name)
+    # MuJoCo's own warnings, such as of attributes that it will not read any more, are passed on.
+    findings = [finding for warning in caught for finding in warning.message.findings]
+    assert all(finding.error.problem.startswith("MuJoCo: ") for finding in findings)
 
 
 @pytest.mark.parametrize("name", MJCFS)

@@ -46,12 +46,12 @@ def rotations(model, q):
     return matrix
 
 
-def load(path):
+def load(path, meshes="ignore"):
     """MuJoCo's model and ours; what ours leaves out counts as a difference where it matters."""
     theirs = mujoco.MjModel.from_xml_path(str(path))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return theirs, adjoin.load(str(path), meshes="ignore")
+        return theirs, adjoin.load(str(path), meshes=meshes)
 
 
 def quantities(path):
@@ -108,7 +108,7 @@ def readings(world, data, v, effort, acceleration):
 
 def step_difference(path, count=4):
     """The largest difference after one step with contact, over how much the velocity changes."""
-    m, ours = load(path)
+    m, ours = load(path, "hull")
     m.opt.tolerance, m.opt.ls_tolerance = 1e-16, 1e-10
     m.opt.iterations = m.opt.ls_iterations = 200
     sim = adjoin.Simulator(ours, m.opt.timestep, adjoin.Newton(), ground=False, self_collision=True)
@@ -145,7 +145,7 @@ def standing_difference(path):
 
     Only while MuJoCo's stands: within 10 cm of where it begins. None for models without a key frame or such a body.
     """
-    m, ours = load(path)
+    m, ours = load(path, "hull")
     free = np.flatnonzero(m.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
     if not m.nkey or not len(free):
         return None
