@@ -1,12 +1,12 @@
-"""Robots from their makers' MJCF files, all shapes and self-collision, soft contact by Newton's method.
+"""Robots from their makers' MJCF files in the default simulator: all shapes, self-collision, steps as MuJoCo's.
 
     python benchmarks/robots.py --save FOLDER FILE.xml ...     models and states in contact, which needs MuJoCo
     python benchmarks/robots.py --models FOLDER [--device cuda] [--json] [--out FILE]
 
 A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. On a CPU it is one environment in float64
-on one core. On a GPU it is float32, from states whose velocities differ by 0.01 under the same control, or,
-"moving", by 0.3 and with noise in the controls, after 64 steps. Steps are semi-implicit, whatever the file says.
-Gradients are those of the sum of all states.
+on one core, beside MuJoCo from the same state where it is installed. On a GPU it is float32, from states whose
+velocities differ by 0.01 under the same control, or, "moving", by 0.3 and with noise in the controls, after 64 steps;
+steps there are semi-implicit, whatever the file says. Gradients are those of the sum of all states.
 """
 
 import json
@@ -55,7 +55,7 @@ def save(folder: Path, files: list[Path]) -> None:
                 v[at.v : at.v + 3] = turn.reshape(3, 3).T @ v[at.v : at.v + 3]
         name = file.stem if file.stem not in ("scene", "scene_mjx") else f"{file.parent.name}_{file.stem}"
         adjoin.save(model, folder / f"{name}.safetensors")
-        state = {"q": q.tolist(), "v": v.tolist(), "control": data.ctrl.tolist(), "dt": theirs.opt.timestep}
+        state = {"q": q.tolist(), "v": v.tolist(), "mujoco_v": data.qvel.tolist(), "control": data.ctrl.tolist()}
         (folder / f"{name}.json").write_text(json.dumps({**state, "file": str(file)}))
 
 
@@ -65,13 +65,7 @@ class Robot:
     def __init__(self, path: Path, device: str, dtype: torch.dtype):
         self.name, self.device, self.dtype = path.stem, device, dtype
         self.model, self.start = adjoin.load(path), json.loads(path.with_suffix(".json").read_text())
-        self.sim = adjoin.Simulator(
-            self.model,
-            dt=self.start["dt"],
-            contact=adjoin.Newton(),
-            integrator=adjoin.SemiImplicit(),
-            self_collision=True,
-        )
+        self.sim = adjoin.Simulator(self.model, integrator=adjoin.SemiImplicit() if device == "cuda" else None)
 
     def state(self, batch: int, velocity: float, control: float) -> tuple[Any, torch.Tensor]:
         """States that differ, and controls."""
@@ -103,17 +97,37 @@ def seconds(function: Callable[[], Any], device: str, repetitions: int = 7) -> f
     return sorted(times)[len(times) // 2] if device == "cuda" else min(times)
 
 
+def mujoco_seconds(robot: Robot) -> float:
+    """The least that MuJoCo takes for as many steps from the same state."""
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_path(robot.start["file"])  # pyright: ignore[reportAttributeAccessIssue]
+    data = mujoco.MjData(model)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def steps() -> None:
+        data.qpos, data.qvel = robot.start["q"], robot.start["mujoco_v"]
+        data.ctrl = robot.start["control"]
+        mujoco.mj_step(model, data, nstep=STEPS)  # pyright: ignore[reportAttributeAccessIssue]
+
+    return seconds(steps, "cpu", 30)
+
+
 def measure(report: Report, robot: Robot) -> None:
     """Compile, then time."""
     first, controls = robot.state(1 if robot.device == "cpu" else 64, 0.01, 0.0)
     began = time.perf_counter()
     robot.gradient(first, controls)
-    report.add(f"{robot.name}: cold compile", time.perf_counter() - began, "s")
+    most = 10.0 if robot.device == "cpu" else 20.0
+    report.add(f"{robot.name}: cold compile", time.perf_counter() - began, "s", at_most=most)
     if robot.device == "cpu":
         forward = seconds(lambda: robot.sim.rollout(first, controls), "cpu", 30)
         both = seconds(lambda: robot.gradient(first, controls), "cpu", 10)
         report.add(f"{robot.name}: a step alone, f64, forward", 1e6 * forward / STEPS, "µs")
         report.add(f"{robot.name}: a step alone, f64, backward", 1e6 * (both - forward) / STEPS, "µs")
+        theirs = mujoco_seconds(robot)
+        report.add(f"{robot.name}: a step of MuJoCo", 1e6 * theirs / STEPS, "µs")
+        report.add(f"{robot.name}: forward over MuJoCo's step", forward / theirs, "", at_most=1.0)
+        report.add(f"{robot.name}: backward over MuJoCo's step", (both - forward) / theirs, "", at_most=3.0)
         return
     for label, velocity, control in (("", 0.01, 0.0), (", moving", 0.3, 0.1)):
         for batch in BATCHES:
