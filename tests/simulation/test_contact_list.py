@@ -8,6 +8,7 @@ from worlds import UPRIGHT, hopper, tensor
 
 import adjoin
 from adjoin import PGS, AnticipatingAdjoint, Compliant, FrameConstraint, ImplicitAdjoint
+from adjoin.errors import InputError
 from adjoin.simulation.state import FINE, OVERFLOW
 
 PARAMETERS = ("mass", "geometry_friction", "geometry_size", "geometry_position", "friction")
@@ -115,3 +116,37 @@ def test_more_contacts_than_there_is_room_for_are_reported():
     q = hopper().neutral((2,), dtype=torch.float64)
     q[:, 2] = tensor(0.0, 5.0)
     assert sim.step(sim.state(q)).status.tolist() == [OVERFLOW, FINE]
+
+
+def test_the_library_chooses_a_list_where_more_than_a_few_points_can_touch():
+    go2 = adjoin.robots.load("go2")
+    feet = [(f"{leg}_foot", "ground") for leg in ("FL", "FR", "RL", "RR")]
+    assert adjoin.Simulator(go2).world.listed
+    assert not adjoin.Simulator(go2, pairs=feet).world.listed
+    assert adjoin.Simulator(go2, pairs=feet, as_list=True).world.listed
+    assert not adjoin.Simulator(go2, as_list=False).world.listed
+    flat = adjoin.Heightfield(torch.zeros(3, 3), 1.0)
+    assert not adjoin.Simulator(go2, terrain=flat).world.listed
+    with pytest.raises(InputError, match="terrain needs rows for every point"):
+        adjoin.Simulator(go2, terrain=flat, as_list=True)
+
+
+STACK = """<mujoco><option timestep="0.004"/><worldbody><geom type="plane" size="1 1 1"/>
+  <body name="low" pos="0 0 0.099"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="1"/>
+    <body name="arm" pos="0 0 0.1"><joint axis="0 1 0" damping="1"/>
+      <geom type="capsule" size="0.02" fromto="0.2 0 0 0.4 0 0" mass="0.1"/>
+      <body pos="0.4 0 0"><joint axis="0 1 0" damping="1"/><geom size="0.03" mass="0.1"/></body></body></body>
+</worldbody></mujoco>"""
+
+
+def test_a_model_from_an_mjcf_file_steps_as_mujoco_does():
+    mujoco = pytest.importorskip("mujoco")
+    theirs = mujoco.MjModel.from_xml_string(STACK)
+    data = mujoco.MjData(theirs)
+    sim = adjoin.Simulator(adjoin.load(STACK))
+    assert isinstance(sim.world.contact, adjoin.Newton)
+    assert len(sim.contact_names) == 4  # of shapes of one robot too, but not of parents and children
+    state = sim.state("qpos0", dtype=torch.float64)
+    mujoco.mj_step(theirs, data, nstep=5)
+    found = sim.rollout(state, steps=5).last.q
+    torch.testing.assert_close(found, torch.tensor(data.qpos), rtol=0.0, atol=1e-7)

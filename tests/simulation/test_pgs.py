@@ -41,7 +41,8 @@ def test_shapes_of_one_robot_touch_only_if_asked():
 
 
 def test_too_many_rows_for_the_implicit_adjoint_are_named():
-    sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=adjoin.PGS(adjoint=adjoin.ImplicitAdjoint()))
+    contact = adjoin.PGS(adjoint=adjoin.ImplicitAdjoint())
+    sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=contact, as_list=False)
     with pytest.raises(InputError, match=r"ImplicitAdjoint: 240 rows of constraints are too many for it, at most 80"):
         sim.step(sim.state())
 

@@ -84,7 +84,7 @@ def _calls(setup: "Setup", quick: bool) -> "Iterator[tuple[str, int, Callable[[]
     yield "mass matrix (CRBA)", 1, lambda: adjoin.crba(model, start.q)
     yield "forward dynamics (ABA)", 1, lambda: adjoin.aba(model, start.q, v, a)
     yield "ABA and its gradient", 1, lambda: gradient(lambda tau: adjoin.aba(model, start.q, v, tau), a)
-    contacts = f"{len(sim.contact_names)} possible contacts"
+    contacts = f"{len(sim.contact_names)} {'pairs that can touch' if sim.world.listed else 'possible contacts'}"
     yield f"simulation step, {contacts}", BENCH_STEPS, lambda: sim.rollout(start, controls, setup.params)
     if model.nu and not quick:
         step = "simulation step and its gradient"

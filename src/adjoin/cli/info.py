@@ -5,13 +5,10 @@ import re
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adjoin.cli.output import show, table
 from adjoin.cli.robot import add_robot, flag, load, options, source
-
-if TYPE_CHECKING:
-    from adjoin.model.model import Model
 
 INFO_EXAMPLES = """\
 examples:
@@ -40,7 +37,7 @@ def run_info(arguments: argparse.Namespace) -> int:
         model = load(arguments.robot, **_lenient(arguments))
     findings = [finding for warning in caught for finding in getattr(warning.message, "findings", ())]
     parts = [getattr(finding.error, "parts", ()) for finding in findings]
-    left_out = [*[part for some in parts for part in some], *untested(model), *passed_over(arguments)]
+    left_out = [*[part for some in parts for part in some], *passed_over(arguments)]
     noticed = [finding.message(flag) for finding, some in zip(findings, parts, strict=True) if not some]
     names = ("name", "nq", "nv", "nu", "mass", "gravity", "bodies", "frames", "actuators", "keyframes")
     data = {name: getattr(model, name) for name in names}
@@ -60,17 +57,6 @@ def run_info(arguments: argparse.Namespace) -> int:
     also = ["\n  ".join(["\nNoticed in the file", *noticed])] if noticed else []
     show(arguments, {**data, "not_simulated": left_out, "noticed": noticed}, str(model), *tables, *also, last)
     return 0
-
-
-def untested(model: "Model") -> list[str]:
-    """Return kinds of shapes that would touch, but do not with the default solver."""
-    from adjoin.collision.narrow_phase import has_closed_form
-    from adjoin.collision.pairs import pairs
-
-    shapes = model.geometries
-    both = [(shapes[pair.first].kind, shapes[pair.second].kind) for pair in pairs(model, within=False)[0]]
-    kinds = Counter(tuple(sorted(kinds)) for kinds in both if not has_closed_form(*kinds))
-    return [f"contact between {a} and {b}, other than by Newton ({count} pairs)" for (a, b), count in kinds.items()]
 
 
 def passed_over(arguments: argparse.Namespace) -> list[str]:

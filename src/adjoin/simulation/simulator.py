@@ -35,11 +35,13 @@ class Simulator:
     Args:
         model: The robot or robots.
         dt: The time step, s; by default the one of the model's file, or 1 ms.
-        contact: How contacts and other constraints are solved: `PGS(...)`, which is the default, or `Compliant(...)`.
-        pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets, except
-            those of one robot among themselves. Each pair costs time whether it touches or not.
+        contact: How contacts and other constraints are solved: `PGS(...)`, `Newton(...)` or `Compliant(...)`; by
+            default `Newton()`, which steps as MuJoCo does, for a model from an MJCF file, and `PGS()` for others and
+            on terrain.
+        pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: Pairs that do not touch.
-        self_collision: Whether shapes of one robot touch each other too.
+        self_collision: Whether shapes of one robot touch each other too; by default if the model is from an MJCF file,
+            which says what touches what.
         ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall and no shape
             is fixed to the world.
         terrain: Heights that take the place of that plane; `params` may hold other heights as "terrain",
@@ -50,6 +52,9 @@ class Simulator:
             file says, else `SemiImplicit()`.
         max_contacts: How many contacts an environment may have at once, where they are a list; by default enough for
             a robot. An environment that has more gets the status 3.
+        as_list: Whether a step has a list of the contacts that touch, whose cost and code follow what does, instead of
+            rows for every point that could; by default a list if more than 8 points could, or if kinds of shapes need
+            a search for points, and never on terrain. `Newton` always has a list.
         residual: What the model lacks: a traced function of `q`, `v`, `control` and named tensors that returns
             additions by name: "force", nv generalized forces, or any parameter, in its shape. Each step evaluates it
             as the step begins (`RK4` four times).
@@ -58,7 +63,8 @@ class Simulator:
 
     Attributes:
         world: What is simulated: the traced step as an object.
-        contact_names: The two shapes of each point of contact.
+        contact_names: The two shapes of each point of contact, or of each pair if contacts are a list; `Contacts.pair`
+            says which of them a contact is of.
     """
 
     def __init__(
@@ -69,13 +75,14 @@ class Simulator:
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
-        self_collision: bool = False,
+        self_collision: bool | None = None,
         ground: bool | None = None,
         terrain: Heightfield | None = None,
         constraints: Sequence[Equality] = (),
         limits: bool = True,
         integrator: Integrator | None = None,
         max_contacts: int | None = None,
+        as_list: bool | None = None,
         residual: Residual | None = None,
     ):
         if not isinstance(model, Model):
@@ -105,6 +112,7 @@ class Simulator:
             constraints=tuple(constraints),
             limits=limits,
             max_contacts=max_contacts,
+            as_list=as_list,
             **{name: value for name, value in chosen.items() if value is not None},
         )
         shapes = self.model.geometries

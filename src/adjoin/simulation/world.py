@@ -27,6 +27,7 @@ from adjoin.compiler.ir.scratch import Lookup
 from adjoin.compiler.runtime.function import Table
 from adjoin.constraints.blocks import Block, UnilateralBlock
 from adjoin.constraints.inverse_weights import InverseWeights
+from adjoin.constraints.newton import Newton
 from adjoin.constraints.pgs import PGS
 from adjoin.constraints.rows import GROUND, Contact, Equality, contacts, other_blocks
 from adjoin.constraints.solver import ListedSolver, Solver
@@ -59,6 +60,9 @@ INTEGRATORS: dict[str, Integrator] = {
 }
 """How steps are taken where only the model says so."""
 
+UNROLLED_POINTS = 8
+"""Up to so many points that can touch, a step with rows for each is faster than one with a list of those that do."""
+
 UNBOUNDED = ("lower", "upper", "tendon_lower", "tendon_upper")
 """Parameters that may be infinite."""
 
@@ -81,7 +85,7 @@ class World:
         terrain: The ground, if it is not flat.
         max_contacts: How many contacts an environment may have, where they are a list; None for a default.
         as_list: Whether contacts are a list, whose length is what touches, instead of rows for every point that can
-            touch, where the solver can do either.
+            touch, where the solver can do either; None for whichever is faster.
         residual: What the model lacks: a traced function of what a step has and of named tensors, that returns
             additions by name: "force", nv generalized forces, or any parameter in its shape.
     """
@@ -95,7 +99,7 @@ class World:
     limits: bool = True
     terrain: Heightfield | None = None
     max_contacts: int | None = None
-    as_list: bool = False
+    as_list: bool | None = None
     residual: Residual | None = None
 
     @classmethod
@@ -106,7 +110,7 @@ class World:
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
-        self_collision: bool = False,
+        self_collision: bool | None = None,
         ground: bool | None = None,
         terrain: Heightfield | None = None,
         **options: Any,
@@ -119,19 +123,25 @@ class World:
             loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
             ground = (floating and loose and _would_touch(model, pairs)) or terrain is not None
         model = with_ground(model) if ground else model
-        candidates, _ = collision_pairs.pairs(model, pairs, ignore, self_collision)
-        if pairs is None and not _only_lists(options.get("contact")):
-            candidates = _with_closed_form(model, candidates)
+        from_mjcf = bool(model.integrator)
+        candidates, _ = collision_pairs.pairs(
+            model, pairs, ignore, from_mjcf if self_collision is None else self_collision
+        )
         if terrain is not None:
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
         options.setdefault("integrator", INTEGRATORS[model.integrator])
+        options.setdefault("contact", Newton() if from_mjcf and terrain is None else PGS())
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
         if world.listed:
             if terrain is not None:
-                raise InputError("Simulator: terrain needs a solver that computes every point, such as PGS()")
+                raise InputError(
+                    "Simulator: terrain needs rows for every point: a solver such as PGS(), and as_list=None or False"
+                )
             touching = [UnilateralBlock(())] if world.pairs else []
             world.integrator.require(model.name, [*touching, *world._traced_constraints[1]])
             return world
+        if pairs is None:
+            world = replace(world, pairs=tuple(_with_closed_form(model, candidates)), as_list=False)
         world.integrator.require(model.name, world._traced_constraints[1])
         points = {pair: tuple(c.number for c in world.contacts if c.pair is pair) for pair in world.pairs}
         chosen = replace(world, pairs=tuple(replace(pair, points=k) for pair, k in points.items() if k))
@@ -141,7 +151,18 @@ class World:
     @cached_property
     def listed(self) -> bool:
         """Return whether the contacts of a step are a list, whose length is what touches."""
-        return _only_lists(self.contact) or (self.as_list and is_listed(self.contact) and bool(self.pairs))
+        if _only_lists(self.contact):
+            return True
+        if not is_listed(self.contact) or not self.pairs or self.as_list is False:
+            return False
+        return self.as_list is True or (self.terrain is None and self._is_faster_as_list)
+
+    @property
+    def _is_faster_as_list(self) -> bool:
+        """Whether more points can touch than rows of each are worth, or kinds of shapes need a search for points."""
+        kinds = [shape.kind for shape in self.model.geometries]
+        searched = not all(has_closed_form(kinds[pair.first], kinds[pair.second]) for pair in self.pairs)
+        return searched or self.candidates.points > UNROLLED_POINTS
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -456,8 +477,9 @@ def _with_closed_form(model: Model, candidates: list[Pair]) -> list[Pair]:
         which = ", ".join(f"{a!r} with {b!r}" for a, b in names[:5]) + (", ..." if len(names) > 5 else "")
         warn_caller(
             AdjoinWarning(
-                f"{model.name!r}: {len(left)} of {len(candidates)} pairs of shapes do not touch, since PGS and "
-                f"Compliant have no contact for their kinds: {which}; pass contact=adjoin.Newton(), or choose pairs="
+                f"{model.name!r}: {len(left)} of {len(candidates)} pairs of shapes do not touch, since rows "
+                f"for every point need kinds with a closed form: {which}; leave out as_list and terrain, or choose "
+                "pairs="
             )
         )
     return [pair for pair, known in zip(candidates, tested, strict=True) if known]
