@@ -95,7 +95,8 @@ class Candidates:
                 pair, kinds = pair.swapped(), (kinds[1], kinds[0])
             by_kinds.setdefault(kinds, []).append(pair)
         ordered, groups = [], []
-        for kinds in NARROW_PHASE:
+        # Sweeps visit what rests on planes last, as what carries the others.
+        for kinds in sorted(NARROW_PHASE, key=lambda kinds: kinds[1] == "plane"):
             if kinds in by_kinds:
                 groups.append(Group(NARROW_PHASE[kinds], kinds, len(ordered), len(by_kinds[kinds])))
                 ordered += by_kinds[kinds]

@@ -136,10 +136,11 @@ def search(a: Shape, b: Shape) -> list[Candidate]:
         contact = _resting(cores, shared, (one, other), place, alone)
         distance = select(place.distance < 0.5 * FAR, place.distance - radii, FAR)
         candidate = Candidate(distance, contact.numbers())
-        if k == 0:
-            missed = nearest.distance < distance - MISSED * size
-            candidate = Candidate(*choose(missed, tuple(nearest), tuple(candidate)))
-        found.append(candidate)
+        # The nearest point takes the place of the nearest corner, or of the first where there is none.
+        takes = (place.distance < 0.5 * FAR) & (place.side == shared.nearest.side)
+        takes = takes | ~(shared.nearest.distance < 0.5 * FAR) if k == 0 else takes
+        missed = takes & (nearest.distance < distance - MISSED * size)
+        found.append(Candidate(*choose(missed, tuple(nearest), tuple(candidate))))
     return found
 
 

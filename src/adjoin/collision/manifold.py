@@ -174,12 +174,31 @@ class Shared(NamedTuple):
     Attributes:
         first: the first polygon.
         second: the second.
-        corners: up to four corners, the nearest first, or two of edges.
+        nearest: the nearest corner.
+        corners: up to four corners, or two of edges, as they go round; it is one of them.
     """
 
     first: Polygon
     second: Polygon
+    nearest: Corner
     corners: list[Corner]
+
+
+def _in_order(corners: Sequence[Corner]) -> list[Corner]:
+    """Corners as they go round, so that a step has them in the order of the one before; what is none comes last."""
+    weights = [select(corner.distance < 0.5 * FAR, 1.0, 0.0) for corner in corners]
+    share = 1.0 / maximum(sum(weights, 0.0), 1.0)
+    middle = [sum((w * c[k] for w, c in zip(weights, corners, strict=True)), 0.0) * share for k in (1, 2)]
+    rows: list[Any] = []
+    for corner, weight in zip(corners, weights, strict=True):
+        x, y = corner.x - middle[0], corner.y - middle[1]
+        angle = 1.0 - x / maximum(abs(x) + abs(y), 1e-20)  # grows with the angle, as the angle itself
+        rows.append((select(weight > 0.5, select(y < 0.0, -angle, angle), 10.0), tuple(corner)))
+    swaps = [(0, 1), (2, 3), (0, 2), (1, 3), (1, 2)] if len(rows) == 4 else [(0, 1)]
+    for i, j in swaps:
+        wrong = rows[j][0] < rows[i][0]
+        rows[i], rows[j] = choose(wrong, rows[j], rows[i]), choose(wrong, rows[i], rows[j])
+    return [Corner(*row) for _, row in rows]
 
 
 def share(cores: Cores, n: Vector3, features: tuple[Feature, Feature], size: Scalar, aligned: Any) -> Shared:
@@ -225,7 +244,7 @@ def share(cores: Cores, n: Vector3, features: tuple[Feature, Feature], size: Sca
 
     away, _ = loop(total, furthest, (nothing, least * least), detached=True)
     if min(cores.a.rank, cores.b.rank) < 2:
-        return Shared(first, second, [start, away])
+        return Shared(first, second, start, _in_order([start, away]))
     x, y = away.x - start.x, away.y - start.y
     long = least * sqrt(x * x + y * y)
 
@@ -239,4 +258,4 @@ def share(cores: Cores, n: Vector3, features: tuple[Feature, Feature], size: Sca
         return left, most_left, right, most_right
 
     left, _, right, _ = loop(total, beside, (nothing, long, nothing, long), detached=True)
-    return Shared(first, second, [start, away, left, right])
+    return Shared(first, second, start, _in_order([start, away, left, right]))
