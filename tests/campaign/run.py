@@ -66,8 +66,8 @@ def main() -> int:
         taken = time.perf_counter() - began
         report["parts"][name] = {"cases": count, "of": full, "seconds": round(taken, 1), "outcomes": outcomes}
         print(f"{name}: {count} of {full} cases in {taken:.0f} s: {outcomes}", flush=True)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+        if arguments.out:
+            arguments.out.write_text(json.dumps(report, indent=2) + "\n")
     return 0
 
 
