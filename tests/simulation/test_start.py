@@ -3,6 +3,7 @@
 import functools
 import math
 import warnings
+from dataclasses import replace
 
 import mujoco
 import pytest
@@ -67,6 +68,19 @@ def test_a_state_inside_the_ground_is_warned_of():
         ball().state("home")
         ball().drop(batch=3)
         ball().state(q[0])
+
+
+def test_a_soft_foot_may_begin_as_deep_as_it_rests():
+    model = adjoin.robots.load("ball")
+    feet = [replace(shape, solimp=(0.015, 1.0, 0.036, 0.5, 2.0)) for shape in model.geometries]
+    soft = replace(model, geometries=tuple(feet))  # with the hard ground it is half as wide
+    deep = torch.tensor([0.0, 0.0, 0.08, *UPRIGHT])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        adjoin.Simulator(soft, 1e-3, adjoin.Newton()).state(deep)
+    for sim in (adjoin.Simulator(soft, 1e-3, adjoin.PGS()), adjoin.Simulator(model, 1e-3, adjoin.Newton())):
+        with pytest.warns(InsideGroundWarning, match=r"begins 0.02 m inside"):
+            sim.state(deep)
 
 
 def test_a_robot_is_set_down_until_it_touches():

@@ -105,7 +105,7 @@ def _start(state: State) -> StartValues:
 
 
 def warn_if_inside_ground(world: World, state: SimulatorState) -> None:
-    """Warn if a shape begins inside the ground by more than `MAX_DEPTH`.
+    """Warn if a shape begins inside the ground by more than `MAX_DEPTH`, besides what soft contact lets it sink in.
 
     Args:
         world: What is simulated.
@@ -115,11 +115,15 @@ def warn_if_inside_ground(world: World, state: SimulatorState) -> None:
     if not _readable(q) or not q.numel():
         return
     names, heights = clearance(world, q)
-    if not names or heights.amin() >= -MAX_DEPTH:
+    if not names:
         return
-    heights = torch.where((state.status == FINE)[..., None], heights, torch.inf)
-    if (depth := -heights.amin().item()) > MAX_DEPTH:
-        place = int(heights.argmin())
+    above = heights + q.new_tensor(world.resting_depths)
+    if above.amin() >= -MAX_DEPTH:
+        return
+    above = torch.where((state.status == FINE)[..., None], above, torch.inf)
+    if above.amin() < -MAX_DEPTH:
+        place = int(above.argmin())
+        depth = -float(heights.flatten()[place])
         environment = _spell(place // len(names), q.shape[:-1])
         home = 'sim.state("home")' if any(key.name == "home" for key in world.model.keyframes) else ""
         remedy = " or ".join(filter(None, [home, "sim.drop(q)"]))

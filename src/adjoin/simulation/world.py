@@ -265,15 +265,26 @@ class World:
     # The step
 
     @cached_property
-    def over_ground(self) -> tuple[tuple[int, int], ...]:
-        """Return the shapes that can touch the ground, each with its plane: one fixed to the world that is no wall."""
-        shapes, over = self.model.geometries, set()
+    def _ground_pairs(self) -> dict[tuple[int, int], Pair]:
+        """The pairs of a shape and the ground: a plane fixed to the world that is no wall."""
+        shapes, over = self.model.geometries, {}
         for pair in self.pairs:
             for shape, ground in ((pair.first, pair.second), (pair.second, pair.first)):
                 fixed = shapes[ground].kind == "plane" and shapes[ground].body == WORLD
                 if fixed and shapes[shape].body != WORLD and shapes[ground].rotation[2][2] > 0.1:
-                    over.add((shape, ground))
-        return tuple(sorted(over))
+                    over[shape, ground] = pair
+        return over
+
+    @property
+    def over_ground(self) -> tuple[tuple[int, int], ...]:
+        """Return the shapes that can touch the ground, each with its plane."""
+        return tuple(sorted(self._ground_pairs))
+
+    @cached_property
+    def resting_depths(self) -> tuple[float, ...]:
+        """Return how deep each shape over the ground may sink in at rest: the width of MuJoCo's soft contact, m."""
+        soft = isinstance(self.contact, Newton)
+        return tuple(self._ground_pairs[over].solimp[2] if soft else 0.0 for over in self.over_ground)
 
     def plant(
         self,
