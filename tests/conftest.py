@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers that several test files share
 sys.path.append(str(Path(__file__).parents[1] / "examples"))  # as when an example is run by its name
@@ -25,8 +26,11 @@ def run_example(tmp_path, capsys):
 
     def run(name, picture=True):
         pytest.importorskip("matplotlib")
-        file = Path(__file__).parents[1] / "examples" / name
-        made = runpy.run_path(str(file))["main"](quick=True, folder=tmp_path)
+        file, dtype = Path(__file__).parents[1] / "examples" / name, torch.get_default_dtype()
+        try:
+            made = runpy.run_path(str(file))["main"](quick=True, folder=tmp_path)
+        finally:
+            torch.set_default_dtype(dtype)  # a script may choose another
         assert (made.stat().st_size > 10_000) if picture else made is None
         return capsys.readouterr().out
 

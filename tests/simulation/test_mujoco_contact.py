@@ -162,7 +162,9 @@ def both(name):
     path = case.sim.rollout(case.sim.state(q, v), case.target.expand(STEPS, -1), outputs=["contacts"])
     assert (path.status == 0).all()
     on_robot = tensor(*[-1.0 if first in ("floor", "ground") else 1.0 for first, _ in case.sim.contact_names])
-    ours = path.q, (path.outputs["contacts"].force * on_robot[:, None]).sum(-2)
+    contacts = path.outputs["contacts"]
+    assert (contacts.force[contacts.pair < 0] == 0.0).all()  # places of the list that hold no contact
+    ours = path.q, (contacts.force * on_robot[contacts.pair.long().clamp(min=0)][..., None]).sum(-2)
     other = [theirs(case, *start, STEPS) for start in zip(q, v, strict=True)]
     return ours, (torch.stack([x for x, _ in other], 1), torch.stack([f for _, f in other], 1))
 
