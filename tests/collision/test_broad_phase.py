@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from adjoin.collision.broad_phase import boxes_near
 
@@ -21,7 +20,8 @@ class Boxes:
 
 
 def random_boxes(rng):
-    turns = Rotation.random(2, rng).as_matrix()
+    turns = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(2)]
+    turns = [turn * np.sign(np.linalg.det(turn)) for turn in turns]
     return Boxes([(turn, rng.normal(size=3)) for turn in turns], [rng.uniform(0.1, 0.8, 3) for _ in range(2)])
 
 
