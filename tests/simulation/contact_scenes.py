@@ -1,6 +1,6 @@
 """Scenes of many contacts whose outcome is known, with hard and with soft contact, one line each.
 
-    python tests/simulation/scenes.py [--scene stack,dominoes,cards,gripper] [--solver pgs,newton]
+    python tests/simulation/contact_scenes.py [--scene stack,dominoes,cards,gripper] [--solver pgs,newton]
 
 It takes minutes, most of them to compile. What is wrong is marked, and the exit status is 1 then.
 """
