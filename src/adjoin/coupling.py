@@ -24,6 +24,7 @@ from adjoin.continuum.particles import Particles, ParticleState
 from adjoin.continuum.solids import Solid
 from adjoin.continuum.step_parts import StepParts
 from adjoin.dynamics.kinematics import frame_velocity_of
+from adjoin.dynamics.state import State
 from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
@@ -194,13 +195,11 @@ class CoupledWorld:
             turn, place = np.array(link.rotation, dtype=object), np.array(link.position, dtype=object)
             velocity = spin = np.zeros(3, dtype=object)
             if link.frame is not None:
-                rotation, origin = state.frame_pose(self.simulator.model.frame_index(link.frame))
-                rotation = np.array(rotation, dtype=object).reshape(3, 3)
-                arm = rotation @ place
+                rotation, origin, arm = _placed(state, link)
                 six = np.array(frame_velocity_of(state, link.frame, "local_world_aligned"), dtype=object)
                 spin = six[3:]
                 velocity = six[:3] + np.cross(spin, arm)
-                turn, place = rotation @ turn, np.array(origin, dtype=object) + arm
+                turn, place = rotation @ turn, origin + arm
             for name, value in zip(motion, (place, turn, velocity, spin), strict=True):
                 motion[name].append(value)
         return {name: np.array(values, dtype=object) for name, values in motion.items()}
@@ -215,14 +214,21 @@ class CoupledWorld:
         for link, wrench in zip(self.links, reaction, strict=True):
             if link.frame is None:
                 continue
-            rotation, _ = state.frame_pose(world.model.frame_index(link.frame))
-            arm = np.array(rotation, dtype=object).reshape(3, 3) @ np.array(link.position, dtype=object)
+            _, _, arm = _placed(state, link)
             six = np.array([*wrench[:3], *(wrench[3:] + np.cross(arm, wrench[:3]))], dtype=object)
             external[link.frame] = external[link.frame] + six if link.frame in external else six
         plant = world.plant(list(control), rest, {name: list(six) for name, six in external.items()})
         following, _ = world.step(plant, carry)
         result = {after(f"robot_{name}"): np.array(value, dtype=object) for name, value in following.items()}
         return result | {"link_wrench": reaction}
+
+
+def _placed(state: State, link: Link) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rotation and origin of a link's frame, and from there to the collider, in world axes."""
+    assert link.frame is not None
+    pose = state.frame_pose(state.robot.model.frame_index(link.frame))
+    rotation, origin = (np.array(part, dtype=object) for part in pose)
+    return rotation, origin, rotation @ np.array(link.position, dtype=object)
 
 
 def _share(**motion: Any) -> dict[str, Any]:

@@ -265,6 +265,26 @@ def test_torch_compile():
         close(one.detach(), other.detach(), 1e-12)
 
 
+def test_torch_compile_of_a_first_call_compiles_the_kernel_and_ignores_other_models():
+    """Its guards held every model with kernels, so that it failed when one of them went, and compiled again later."""
+    model, graphs = chain("revolute", "prismatic", "revolute"), []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    other = chain("prismatic", "revolute")
+    crba(other, torch.zeros(2))
+    compiled = torch.compile(lambda *state: rnea(model, *state), fullgraph=True, backend=backend)
+    state = samples(model, 4)[:3]
+    close(compiled(*state), rnea(model, *state), 1e-12)
+    del other
+    gc.collect()
+    crba(chain("ball", "revolute"), torch.tensor([1.0, 0, 0, 0, 0]))
+    compiled(*state)
+    assert len(graphs) == 1
+
+
 # Errors
 
 MODEL = robot("two_link")

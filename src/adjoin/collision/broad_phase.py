@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from itertools import accumulate, product
 from typing import Any
 
+from adjoin.collision.core import bounds, core_of
 from adjoin.collision.records import Records, indices_table
 from adjoin.collision.shape import Shape, Vertices
 from adjoin.dynamics.state import State
 from adjoin.model.parts import Geometry
 from adjoin.spatial import vector
-from adjoin.spatial.motion import Transform, transform_multiply
+from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_multiply
 from adjoin.spatial.scalar import Scalar, sqrt
 from adjoin.spatial.vector import Vector3
 from adjoin.trace import Scratch, loop, maximum, scratch, table
@@ -104,18 +105,11 @@ def _reach(direction: Vector3, halves: Sequence[Scalar]) -> Scalar:
 
 def bounding_box(geometry: Geometry, size: Sequence[Scalar]) -> list[Scalar]:
     """Half of the sides of a box about the origin of a shape's frame that contains it; 0 for a plane."""
-    match geometry.kind:
-        case "sphere":
-            return [size[0], size[0], size[0]]
-        case "capsule":
-            return [size[0], size[0], size[0] + size[1]]
-        case "cylinder":
-            return [size[0], size[0], size[1]]
-        case "box" | "ellipsoid":
-            return list(size)
-        case "hull":
-            return [max(abs(vertex[k]) for vertex in geometry.vertices) for k in range(3)]
-    return [0.0, 0.0, 0.0]
+    if geometry.kind == "plane":
+        return [0.0, 0.0, 0.0]
+    if geometry.kind == "hull":
+        return [max(abs(vertex[k]) for vertex in geometry.vertices) for k in range(3)]
+    return list(bounds(core_of(Shape(geometry.kind, vector.vector3(size), IDENTITY_TRANSFORM)))[1])
 
 
 def bounding_radius(geometry: Geometry, size: Sequence[Scalar]) -> Scalar:

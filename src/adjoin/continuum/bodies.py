@@ -31,6 +31,14 @@ class BodyState:
     v: torch.Tensor
     wrench: torch.Tensor | None = None
 
+    @classmethod
+    def of(
+        cls, nodes: np.ndarray, x: torch.Tensor | None = None, v: torch.Tensor | None = None, dtype: Any = torch.float64
+    ) -> "BodyState":
+        """Return nodes at rest where a mesh has them, unless positions and velocities are given."""
+        x = torch.tensor(nodes, dtype=dtype) if x is None else x
+        return cls(x, torch.zeros_like(x) if v is None else v)
+
 
 def node_fields(colliders: tuple[Collider, ...], linked: bool) -> list[Field]:
     """Return the fields of nodes."""

@@ -110,8 +110,7 @@ class Cloth:
         self, x: torch.Tensor | None = None, v: torch.Tensor | None = None, dtype: Any = torch.float64
     ) -> BodyState:
         """Return nodes at rest, unless positions and velocities are given."""
-        x = torch.tensor(np.asarray(self.nodes, float), dtype=dtype) if x is None else x
-        return BodyState(x, torch.zeros_like(x) if v is None else v)
+        return BodyState.of(np.asarray(self.nodes, float), x, v, dtype)
 
     def rollout(
         self,

@@ -95,8 +95,7 @@ class Solid:
         self, x: torch.Tensor | None = None, v: torch.Tensor | None = None, dtype: Any = torch.float64
     ) -> BodyState:
         """Return nodes at rest where the mesh has them, unless positions and velocities are given."""
-        x = torch.tensor(self.mesh.nodes, dtype=dtype) if x is None else x
-        return BodyState(x, torch.zeros_like(x) if v is None else v)
+        return BodyState.of(self.mesh.nodes, x, v, dtype)
 
     def rollout(
         self,

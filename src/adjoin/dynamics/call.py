@@ -4,6 +4,7 @@
 kernel with the model; `compute` traces several over one state, so that what they have in common is computed once.
 """
 
+import ctypes
 import importlib
 import inspect
 import pkgutil
@@ -152,8 +153,27 @@ _kernels: PerOwner[Function] = PerOwner(256)  # of each model, those that were c
 
 def _kernel(model: Model, request: Request) -> Function:
     """Return the kernel of a request, compiled when it is first used."""
+    if torch.compiler.is_compiling():
+        label, inputs, quantities, *rest = request
+        _prepare(id(model), label, inputs, tuple([(name, known.name, o) for name, known, o in quantities]), *rest)
+    return _found(model, request)
+
+
+def _found(model: Model, request: Request) -> Function:
     cache, key = _kernels.of(model), request.key
     return cache.peek(key) or cache.get(key, lambda: _compile(model, request))
+
+
+@torch.compiler.assume_constant_result
+def _prepare(address: int, label: str, inputs: tuple[str, ...], quantities: tuple[Any, ...], *rest: Any) -> bool:
+    """Compile a kernel for torch.compile, which cannot follow a compilation and hands over plain constants alone.
+
+    So the model comes by its address; it is alive, since the caller holds it.
+    """
+    model = ctypes.cast(address, ctypes.py_object).value
+    known = tuple((name, QUANTITIES[what], options) for name, what, options in quantities)
+    _found(model, Request(label, inputs, known, *rest))
+    return True
 
 
 def _compile(model: Model, request: Request) -> Function:

@@ -73,7 +73,7 @@ class Lowering:
     def uniform_condition(self, node: Expr, scalar: str) -> str:
         """Remember the scalar of a condition, and return the vector of it."""
         self.conditions[node] = scalar
-        return self.spread(scalar, "i1")
+        return self.w.spread(scalar, "i1")
 
     def same_condition(self, node: Expr, like: Expr) -> None:
         """Remember that a parameter stands for a condition, if that is the same in all lanes."""
@@ -111,7 +111,7 @@ class Lowering:
         if instruction == "select":
             if node.uniform:
                 return w.emit(f"select i1 {self.conditions[node.args[0]]}, i32 {args[1]}, i32 {args[2]}")
-            first, second = (self.spread(values[x]) if x.uniform else values[x] for x in node.args[1:])
+            first, second = (self.w.spread(values[x]) if x.uniform else values[x] for x in node.args[1:])
             return w.select(values[node.args[0]], first, second, INT)
         if instruction.startswith("llvm."):
             suffix = kind if uniform else f"v{lane.width}i32"
@@ -124,7 +124,7 @@ class Lowering:
         """The arguments of a node on integers: whether all are uniform, their LLVM type, and their operands."""
         lane = self.w.lane
         uniform = all(arg.uniform for arg in node.args) or lane.width == 1
-        args = [values[arg] if uniform or not arg.uniform else self.spread(values[arg]) for arg in node.args]
+        args = [values[arg] if uniform or not arg.uniform else self.w.spread(values[arg]) for arg in node.args]
         return uniform, "i32" if uniform else lane.vector("i32"), args
 
     def integer(self, node: Expr, values: Values) -> str:
@@ -146,16 +146,7 @@ class Lowering:
         lane = self.w.lane
         uniform, kind, (operand,) = self.integers(node, values)
         number = self.w.emit(f"sitofp {kind} {operand} to {lane.scalar if uniform else lane.float}")
-        return self.spread(number, lane.scalar) if uniform else number
-
-    def spread(self, operand: str, scalar: str = "i32") -> str:
-        """One value, in every lane."""
-        w, width = self.w, self.w.lane.width
-        if width == 1:
-            return operand
-        kind = w.lane.vector(scalar)
-        single = w.emit(f"insertelement {kind} poison, {scalar} {operand}, i64 0")
-        return w.emit(f"shufflevector {kind} {single}, {kind} poison, <{width} x i32> zeroinitializer")
+        return self.w.spread(number, lane.scalar) if uniform else number
 
     # Arrays and tables ------------------------------------------------------------------------------------------------
 
@@ -273,7 +264,7 @@ class Lowering:
         if index.uniform or lane.width == 1:
             base, offset = split_offset(index)
             number = read(values[base], offset)
-            return number if node.kind == INT else self.spread(number, scalar)
+            return number if node.kind == INT else self.w.spread(number, scalar)
         vector, kind = "poison", lane.vector(scalar)
         for i in range(lane.width):
             number = read(w.emit(f"extractelement {lane.vector('i32')} {values[index]}, i64 {i}"))

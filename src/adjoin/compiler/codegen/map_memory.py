@@ -95,8 +95,8 @@ class MapMemory:
             kind = lane.vector("i32")
             suffix = kind if lane.width == 1 else f"v{lane.width}i32"
             value = w.intrinsic(f"llvm.fptosi.sat.{suffix}.{lane.suffix}", kind, (lane.float, value))
-            limit = self._spread_i32(w.emit(f"trunc i64 {self.words[WORDS * binding + 5]} to i32"))
-            value = w.intrinsic(f"llvm.smax.{suffix}", kind, (kind, value), (kind, self._spread_i32("0")))
+            limit = self.w.spread(w.emit(f"trunc i64 {self.words[WORDS * binding + 5]} to i32"))
+            value = w.intrinsic(f"llvm.smax.{suffix}", kind, (kind, value), (kind, self.w.spread("0")))
             value = w.intrinsic(f"llvm.smin.{suffix}", kind, (kind, value), (kind, limit))
             w.line(f"  store {kind} {value}, {self.pointer} {place}, align 4")
             return
@@ -116,7 +116,7 @@ class MapMemory:
         operands = {}
         for column in columns:
             place = self._at(binding, str(column))
-            operands[column] = self.spread(self._load(self.w.lane.scalar, place), self.w.lane.scalar)
+            operands[column] = self.w.spread(self._load(self.w.lane.scalar, place), self.w.lane.scalar)
         return operands
 
     def gather(self, binding: int, access: Access, columns: list[int], size: int) -> dict[int, str]:
@@ -172,7 +172,7 @@ class MapMemory:
             offset = w.emit(f"sext i32 {self._load('i32', self._at(offsets, str(corner), 'i32'))} to i64")
             cell = w.emit(f"sub i64 {self.first}, {offset}")
             count = self._vector(counts, cell)
-            begin = self._spread_i32("0")
+            begin = self.w.spread("0")
             cells = [w.emit(f"mul i64 {w.emit(f'add i64 {cell}, {i}')}, {capacity}") for i in range(lane.width)]
 
             def particles(positions: list[str], cells: list[str] = cells) -> list[str]:
@@ -213,7 +213,7 @@ class MapMemory:
         w.line(f"  %{label}.m = icmp slt i32 %{label}.i, {longest}")
         w.line(f"  br i1 %{label}.m, label %{label}.b, label %{label}.e")
         w.label(f"{label}.b")
-        turn = self._spread_i32(f"%{label}.i")
+        turn = self.w.spread(f"%{label}.i")
         active = w.emit(f"icmp slt {kind} {turn}, {count}")
         at = w.emit(f"add {kind} {begin}, {turn}")
         if lane.width > 1:  # lanes that are done read the first entry, and what they read is dropped
@@ -244,8 +244,8 @@ class MapMemory:
         w, lane = self.w, self.w.lane
         lanes = ", ".join(f"i64 {i}" for i in range(lane.width))
         wide = lane.vector("i64")
-        here = w.emit(f"add {wide} {self.spread(self.first, 'i64')}, <{lanes}>") if lane.width > 1 else self.first
-        end = self.spread(self.words[self.map.words], "i64")
+        here = w.emit(f"add {wide} {self.w.spread(self.first, 'i64')}, <{lanes}>") if lane.width > 1 else self.first
+        end = self.w.spread(self.words[self.map.words], "i64")
         valid = w.emit(f"icmp slt {wide} {here}, {end}")
         value = w.select(valid, value, w.const(0.0))
         chunk = w.emit(f"udiv i64 {self.first}, {CHUNK}")
@@ -255,18 +255,6 @@ class MapMemory:
         w.line(f"  store {lane.float} {total}, {self.pointer} {place}, align {lane.bits // 8}")
 
     # Addresses --------------------------------------------------------------------------------------------------------
-
-    def spread(self, operand: str, scalar: str) -> str:
-        """Return one value in every lane."""
-        w, width = self.w, self.w.lane.width
-        if width == 1:
-            return operand
-        kind = w.lane.vector(scalar)
-        single = w.emit(f"insertelement {kind} poison, {scalar} {operand}, i64 0")
-        return w.emit(f"shufflevector {kind} {single}, {kind} poison, <{width} x i32> zeroinitializer")
-
-    def _spread_i32(self, operand: str) -> str:
-        return self.spread(operand, "i32")
 
     def _at(self, binding: int, offset: str, kind: str | None = None) -> str:
         return self._element(self._bases[binding], offset, kind)

@@ -195,6 +195,15 @@ class Writer:
         """Return whether a condition does not hold."""
         return self.emit(f"xor {self.lane.bool} {a}, {self.splat('i1', 'true')}")
 
+    def spread(self, operand: str, scalar: str = "i32") -> str:
+        """Return one value in every lane."""
+        width = self.lane.width
+        if width == 1:
+            return operand
+        kind = self.lane.vector(scalar)
+        single = self.emit(f"insertelement {kind} poison, {scalar} {operand}, i64 0")
+        return self.emit(f"shufflevector {kind} {single}, {kind} poison, <{width} x i32> zeroinitializer")
+
     def select(self, condition: str, a: str, b: str, kind: str = FLOAT) -> str:
         """Take a where the condition holds, else b; both are floats, or of the kind given."""
         llvm = self.lane.type_of(kind)

@@ -5,6 +5,8 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from adjoin.compiler.runtime.fork import ForkSafeLock
 
 Value = TypeVar("Value")
@@ -29,7 +31,8 @@ class BoundedCache(Generic[Value]):
         entry = self._entries.get(key)
         if entry is None:
             entry = self._compute(key, compute)
-        entry.used = next(self._clock)
+        if not torch.compiler.is_compiling():  # torch.compile would guard on the clock
+            entry.used = next(self._clock)
         return entry.value
 
     def peek(self, key: Hashable) -> Value | None:
@@ -37,7 +40,8 @@ class BoundedCache(Generic[Value]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        entry.used = next(self._clock)
+        if not torch.compiler.is_compiling():  # torch.compile would guard on the clock
+            entry.used = next(self._clock)
         return entry.value
 
     def put(self, key: Hashable, value: Value) -> None:
@@ -100,16 +104,13 @@ class PerOwner(Generic[Value]):
 
     def peek(self, owner: Any, key: Hashable) -> Value | None:
         """Return the value of an owner's key if it is here, by two look-ups, without hashing the owner."""
-        cache = self._by_identity.get(id(owner))
-        if cache is None:
-            cache = self._by_identity[id(owner)] = self.of(owner)
-            weakref.finalize(owner, self._by_identity.pop, id(owner), None).atexit = False
-        return cache.peek(key)
+        return self.of(owner).peek(key)
 
     def of(self, owner: Any) -> BoundedCache[Value]:
-        """Return the cache of an owner."""
-        cache = self._caches.get(owner)
+        """Return the cache of an owner; equal owners have the same."""
+        cache = self._by_identity.get(id(owner))
         if cache is None:
             with self._lock:
-                cache = self._caches.setdefault(owner, BoundedCache(self.size))
+                cache = self._by_identity[id(owner)] = self._caches.setdefault(owner, BoundedCache(self.size))
+            weakref.finalize(owner, self._by_identity.pop, id(owner), None).atexit = False
         return cache
