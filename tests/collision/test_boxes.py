@@ -85,7 +85,7 @@ def test_equal_boxes_almost_in_line_hold_each_other_at_all_corners(yaw, shift):
 
 def test_penetration_and_normal_are_mujocos_or_better():
     rng = np.random.default_rng(0)
-    touching = agree = crossings = 0
+    touching = agree = crossings = faces = held = 0
     for _ in range(300):
         a, b = random_pair(("box", "box"), rng)
         found = present(points(a, b))
@@ -104,12 +104,17 @@ def test_penetration_and_normal_are_mujocos_or_better():
             assert best.distance == pytest.approx(dist, abs=0.3 * TOLERANCE)
             if len(found) == len(contacts) == 1:
                 np.testing.assert_allclose(best.position, position, atol=1e-9)
+        if len(contacts) > 3:
+            # What the faces share holds boxes that overlap, also where a corner beside it is deeper.
+            faces += 1
+            held += sum(p.distance < 0.0 for p in found) > 2
         moved = tuple(x - best.distance * n for x, n in zip(a.pose[1], best.normal, strict=True))
         _, after = theirs(shape("box", moved, a.pose[0], a.size), b)
         assert all(contact[0] > -slack for contact in after)
     assert touching > 200
     assert agree > 0.85 * touching
     assert crossings > 20
+    assert held > 0.9 * faces
 
 
 @pytest.mark.parametrize("gap", [1e-3, -2e-4])

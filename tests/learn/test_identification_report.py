@@ -41,6 +41,16 @@ def test_errors_are_the_spread_over_noise_also_of_channels_that_differ(noise):
     assert torch.stack(scores).square().mean().sqrt().item() == pytest.approx(1.0, abs=0.1)
 
 
+def test_few_samples_are_divided_by_the_degrees_of_freedom_that_are_left():
+    found = [linear(seed, samples=4)[2] for seed in range(300)]
+    # 8 residuals less 3 numbers; without them the variance would be 5 / 8 of this.
+    assert torch.stack([x.noise.square() for x in found]).mean().item() == pytest.approx(0.01, rel=0.1)
+    _, rows, _ = linear(samples=4)
+    flat = rows.reshape(-1, 3)
+    expected = 0.01 * torch.linalg.inv(flat.mT @ flat).diagonal()
+    assert torch.allclose(torch.stack([x.error.square() for x in found]).mean(0), expected, rtol=0.1)
+
+
 def test_pieces_of_the_data_are_the_whole():
     rows = torch.randn(60, 2, 3, generator=seeded(), dtype=torch.float64)
     module = Unconstrained(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))

@@ -93,6 +93,22 @@ def test_standard_errors_are_the_spread_over_noise():
     assert torch.stack(base).mean(0).abs().max() < 4.0 / 40**0.5
 
 
+def test_errors_of_base_parameters_from_few_samples_count_only_what_is_determined():
+    true, count, spread = adjoin.robots.load("pendulum", links=1), 6, 0.1
+    state = {name: torch.randn(count, 1, generator=seeded(k), dtype=torch.float64) for k, name in enumerate("qva")}
+    exact, time = adjoin.rnea(true, *state.values()), torch.arange(count, dtype=torch.float64)
+    squares = []
+    for seed in range(120):
+        tau = exact + spread * torch.randn(count, 1, generator=seeded(100 + seed), dtype=torch.float64)
+        data = Recording(true, time, tau=tau, **state)
+        found = least_squares(true, data, consistent=False, check=False).base
+        squares.append(found.error.square())
+    columns = adjoin.torque_regressor(true, *state.values()).reshape(count, -1) @ torch.linalg.pinv(found.matrix)
+    expected = spread**2 * torch.linalg.inv(columns.mT @ columns).diagonal()
+    # 6 samples less 3 base parameters, though there are 10 parameters.
+    torch.testing.assert_close(torch.stack(squares).mean(0), expected, rtol=0.2, atol=0.0)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_parameters_stay_physical_however_bad_the_data(seed):
     true = robot()

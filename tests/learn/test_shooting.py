@@ -179,6 +179,16 @@ def test_standard_errors_are_as_large_as_the_errors():
     assert (spread < 1.6).all()
 
 
+def test_free_starts_are_taken_from_the_degrees_of_freedom():
+    sim, q, v = pendulum()
+    data = recorded(sim, q, v, heavy(1.4, 0.1), (0.01, 0.05))
+    shooting = Shooting(sim, weighed(1.4, 0.1), data, 5, noise=(0.01, 0.05), free=True)
+    shooting.solve(8)
+    noise = shooting.report().noise / tensor(0.01, 0.01, 0.05, 0.05)
+    # Starts of 4 numbers for each window of 5 samples of 4: without their share the noise would be 0.89 of this.
+    assert float(noise.square().mean().sqrt()) == pytest.approx(1.0, rel=0.05)
+
+
 def test_continuity_holds_windows_together():
     sim, q, v = pendulum()
     data, gaps = recorded(sim, q, v, heavy(1.4, 0.1), (0.02, 0.1)), []

@@ -79,11 +79,13 @@ def test_a_sliding_block_stops_where_theory_says():
     assert last.v.abs().max() < 1e-6
 
 
-def test_a_joint_limit_gives_way_by_what_pushes_it():
-    model = hinge(lower=-0.2, upper=0.3)
+def test_a_joint_limit_gives_way_by_what_pushes_it_and_reports_the_torque():
+    model = replace(hinge(lower=-0.2, upper=0.3), sensors=(adjoin.Sensor("stop", "jointlimitfrc", "axle"),))
     sim = Simulator(model, 1e-3, CONTACT)
     torque = tensor(5.0, -3.0)[:, None]
-    last = sim.rollout(sim.state(batch=2, dtype=torch.float64), torque.expand(3000, 2, 1)).last
+    path = sim.rollout(sim.state(batch=2, dtype=torch.float64), torque.expand(3000, 2, 1), outputs=["sensors"])
+    last = path.last
+    torch.testing.assert_close(path.outputs["sensors"][-1], torque.abs(), rtol=1e-5, atol=0.0)
     beyond = tensor(*[overlap(abs(x) / CONTACT.lever, model.mass) / CONTACT.lever for x in (5.0, -3.0)])
     expected = tensor(0.3, -0.2) + beyond * tensor(1.0, -1.0)
     torch.testing.assert_close(last.q[:, 0], expected, rtol=0.0, atol=1e-7)

@@ -231,7 +231,8 @@ def _solve(factors: torch.Tensor) -> torch.Tensor:
 def _residual(factors: torch.Tensor, change: torch.Tensor, count: int) -> torch.Tensor:
     """The standard deviation of the residuals of each joint, (nv,)."""
     left = factors[..., :-1] @ change - factors[..., -1]
-    share = len(change) / factors.shape[0]
+    _, determined, _ = directions(torch.linalg.qr(factors[..., :-1].flatten(0, 1), mode="r").R)
+    share = determined.shape[1] / factors.shape[0]
     return (left.square().sum(-1) / max(count - share, 1.0)).sqrt()
 
 
