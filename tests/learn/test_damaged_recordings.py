@@ -94,9 +94,9 @@ def damaged(model, folder, name, cases):
         rng = random.Random(case)
         bad = bytearray(data)
         for _ in range(rng.choice((1, 2, 8))):
-            place = rng.randrange(len(bad))
+            place = rng.randrange(max(len(bad), 1))
             kind = rng.randrange(4)
-            if kind == 0:
+            if kind == 0 and bad:
                 bad[place] ^= 1 << rng.randrange(8)
             elif kind == 1:
                 bad[place : place + rng.randrange(1, 40)] = rng.randbytes(rng.randrange(40))

@@ -77,6 +77,41 @@ def test_modes_are_open_then_slipping_then_holding(contact):
     assert (found.fault_step == -1).all()
 
 
+def test_the_solver_says_how_far_it_got():
+    found = {}
+    for iterations, as_list in ((1, False), (1, True), (200, True)):
+        sim = Simulator(adjoin.robots.load("box"), 1e-3, PGS(iterations=iterations, softness=1e-3), as_list=as_list)
+        start = sim.drop(tensor(0.0, 0.0, 1.0, 1.0, 0.002, 0.001, 0.0)).replace(v=tensor(0.3, 0.1, -0.5, 0.2, 0.1, 0.0))
+        path = sim.rollout(start, steps=5, outputs=["solver_residual"])
+        found[iterations, as_list] = path.outputs["solver_residual"][0].item()
+    assert found[1, True] > 0.01
+    assert found[1, False] == pytest.approx(found[1, True], rel=1e-9)
+    assert found[200, True] < 1e-9
+
+
+def test_diagnostics_tell_the_residual():
+    sim = ball(PGS())
+    start = sim.state(*thrown([0.002, 0.1]))
+    report = sim.diagnose(start, nothing(40), lambda path: path.q.sum())
+    path = sim.rollout(start, nothing(40), outputs=["solver_residual"])
+    assert torch.equal(report.residual, path.outputs["solver_residual"])
+    assert report.residual.shape == (40, 2)
+    assert f"{report.residual[:, 0].max().item():8.2e}" in str(report)
+
+
+def test_newton_says_how_far_it_got():
+    residuals = []
+    for iterations in (1, 30):
+        sim = Simulator(adjoin.robots.load("box"), 1e-3, adjoin.Newton(iterations=iterations))
+        start = sim.drop(tensor(0.0, 0.0, 1.0, 1.0, 0.002, 0.001, 0.0)).replace(v=tensor(0.3, 0.1, -0.5, 0.2, 0.1, 0.0))
+        path = sim.rollout(start, steps=3, outputs=["solver_residual"])
+        residuals.append(path.outputs["solver_residual"].max().item())
+    assert residuals[0] > 1e-4
+    assert residuals[1] < 1e-9
+    free = Simulator(adjoin.robots.load("pendulum"), 1e-3, integrator=RK4(), limits=False)
+    assert free.rollout(free.state(), steps=1, outputs=["solver_residual"]).outputs["solver_residual"].item() == 0.0
+
+
 def test_joint_limits_and_joint_friction_have_modes():
     sim = Simulator(hinge(0.5, upper=0.01, friction=(1.0,)))
     torque = tensor(0.5, 3.0)[:, None].expand(200, 2, 1)

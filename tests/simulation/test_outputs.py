@@ -65,6 +65,7 @@ def test_these_are_the_values_of_a_step():
         "contacts",
         "contact_count",
         "constraint_modes",
+        "solver_residual",
         "fault",
         "sensors",
     ]

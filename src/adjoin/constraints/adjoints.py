@@ -60,14 +60,15 @@ class UnrolledAdjoint:
     ) -> ListedSolution:
         """Solve a step whose contacts are a list, with the derivatives that the solution should have."""
         sweeps = ListedSweeps(contacts, others, iterations, self.push, start, detached=False)
-        velocity, impulses, other_impulses = sweeps.solve()
+        velocity, impulses, other_impulses = found = sweeps.solve()
         change = others.factor.finish_half_solve([velocity[i] for i in range(contacts.nv)])
         rows = contacts.rows
 
         def impulses_of(slot: Any) -> list[Scalar]:
             return [impulses[slot * rows + k] for k in range(rows)]
 
-        return listed_solution(contacts, others, change, impulses_of, other_impulses, start is not None)
+        solution = listed_solution(contacts, others, change, impulses_of, other_impulses, start is not None)
+        return solution._replace(residual=lambda: sweeps.unsettled_speed(found))
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,9 @@ class ImplicitAdjoint(UnrolledAdjoint):
     ) -> ListedSolution:
         """Solve a step whose contacts are a list, with the derivatives of the solution."""
         sweeps = ListedSweeps(contacts, others, iterations, self.push, start, detached=True)
-        return ListedLinearization(contacts, others, sweeps.solve()).solution(start is not None)
+        found = sweeps.solve()
+        solution = ListedLinearization(contacts, others, found).solution(start is not None)
+        return solution._replace(residual=lambda: sweeps.unsettled_speed(found))
 
 
 def unbalanced(system: System, residual: list[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:

@@ -244,6 +244,21 @@ def gains(block: Block, own: Sequence[Sequence[Scalar]]) -> list[Scalar]:
     return [alone[0], *[ratio * ratio / greatest for ratio in block.ratios]]
 
 
+def unsettled_speed(
+    block: Block, impulses: Sequence[Scalar], speeds: Sequence[Scalar], gains: Sequence[Scalar]
+) -> Scalar:
+    """How far a block is from its solution: the greatest speed that one more relaxation would take from a row.
+
+    Args:
+        block: the constraint.
+        impulses: of its rows.
+        speeds: u of its rows, softness included.
+        gains: see `gains`.
+    """
+    settled = block.project([p - g * u for p, u, g in zip(impulses, speeds, gains, strict=True)])
+    return functools.reduce(maximum, [abs(p - x) / g for p, x, g in zip(impulses, settled, gains, strict=True)])
+
+
 def clamp(x: Scalar, limit: Scalar) -> Scalar:
     """x, but not further than the limit to either side; where both are 0, derivatives are those of the limit."""
     return maximum(-limit, minimum(limit, x))

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adjoin.constraints.blocks import JointLimitBlock
+from adjoin.constraints.blocks import JointLimitBlock, unsettled_speed
 from adjoin.constraints.contact_rows import ContactFrame
 from adjoin.constraints.half_solved import HalfSolvedContacts
 from adjoin.constraints.relaxation import relax_block, relax_rows
@@ -14,7 +14,7 @@ from adjoin.constraints.system import System
 from adjoin.constraints.warm_start import handed_on
 from adjoin.dynamics.linear import dot, is_zero
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import Scratch, loop, scratch, when
+from adjoin.trace import Scratch, loop, maximum, scratch, when
 
 Start = Callable[[Any], list[Scalar]]
 """The impulses of a slot to begin with."""
@@ -83,6 +83,21 @@ class ListedSweeps:
             return self._sweeps(others.inside(limits), carry)
 
         return when(hit, again, first._replace(others=solution), detached=self.detached)
+
+    def unsettled_speed(self, solution: Impulses) -> Scalar:
+        """Return how far a solution is from the one that sweeps approach; see `blocks.unsettled_speed`."""
+
+        def visit(slot: Any, greatest: Scalar) -> Scalar:
+            contact = self.contacts.half_solved(slot)
+            own = [solution.contacts[slot * self.rows + k] for k in range(self.rows)]
+            pairs = zip(contact.speeds(solution.velocity), own, strict=True)
+            speeds = [speed + self.contacts.softness * p for speed, p in pairs]
+            return maximum(greatest, unsettled_speed(contact.block, own, speeds, contact.gains))
+
+        count = self.contacts.contacts.count
+        of_contacts = loop(count, visit, 0.0, at_most=self.slots, detached=True)
+        change = self.others.factor.finish_half_solve([solution.velocity[i] for i in range(self.contacts.nv)])
+        return maximum(of_contacts, self.others.unsettled_speed(change, solution.others))
 
     def _sweeps(self, system: System, carry: Impulses) -> Impulses:
         """Run all sweeps, from the beginning, over the contacts and the rows of a system."""

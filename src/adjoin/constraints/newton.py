@@ -7,6 +7,7 @@ are. They add to it in a loop, and nothing of them is kept but their points. The
 solve with that matrix.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,12 +124,19 @@ class Newton:
 
             change = implicit(solution, residual, factor.solve)
         modes = [row.mode(row.residual(a)) for row in rows]
+
+        def unsettled_speed() -> Scalar:
+            left = zip(unbalanced(a), problem.constraint_forces(a), undamped, strict=True)
+            speeds = [dt * abs(r - f) / row[i] for i, (r, f, row) in enumerate(left)]
+            return functools.reduce(maximum, speeds, 0.0)
+
         return ListedSolution(
             change,
             lambda write, carry: contacts.report(a, write, carry) if contacts else carry,
             modes,
             acceleration=a,
             kept=detach(a),
+            residual=unsettled_speed,
         )
 
 

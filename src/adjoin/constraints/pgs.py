@@ -68,7 +68,7 @@ class PGS(ContactModel):
             block.mode(impulses[place : place + len(block.rows)])
             for block, place in zip(blocks, system.first_rows, strict=True)
         ]
-        return ConstraintSolution(change, impulses, modes)
+        return ConstraintSolution(change, impulses, modes, lambda: system.unsettled_speed(change, impulses))
 
     @property
     def tangent(self) -> None:

@@ -35,6 +35,11 @@ class FreeMotion:
     dt: float
 
 
+def exact() -> Scalar:
+    """Return the residual of a solve without iterations."""
+    return 0.0
+
+
 class ConstraintSolution(NamedTuple):
     """The outcome of a step with constraints.
 
@@ -42,11 +47,13 @@ class ConstraintSolution(NamedTuple):
         change: The change of velocity dv, nv scalars.
         impulses: The impulses of all rows, in order.
         modes: What each block does: 0 inactive, 1 sticking or holding, 2 slipping.
+        residual: Computes how far the solve got, see `step.solver_residual`.
     """
 
     change: list[Scalar]
     impulses: list[Scalar]
     modes: list[Scalar]
+    residual: Callable[[], Scalar] = exact
 
 
 class ListedSolution(NamedTuple):
@@ -58,6 +65,7 @@ class ListedSolution(NamedTuple):
         modes: What each of the other constraints does.
         acceleration: The acceleration before implicit damping, nv scalars; empty where the solver has none.
         kept: What the next step starts from, if the solver starts warm.
+        residual: Computes how far the solve got, see `step.solver_residual`.
     """
 
     change: list[Scalar]
@@ -65,6 +73,7 @@ class ListedSolution(NamedTuple):
     modes: list[Scalar]
     acceleration: Sequence[Scalar] = ()
     kept: Sequence[Scalar] = ()
+    residual: Callable[[], Scalar] = exact
 
 
 class Scene(NamedTuple):

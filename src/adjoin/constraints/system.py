@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from adjoin.constraints.blocks import Block, ContactBlock, JointFrictionBlock, Row, gains
+from adjoin.constraints.blocks import Block, ContactBlock, JointFrictionBlock, Row, gains, unsettled_speed
 from adjoin.constraints.contact_model import ContactModel
 from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import inside
+from adjoin.trace import inside, maximum
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,16 @@ class System:
         for impulse, own in zip(impulses, self.half_solved[place:], strict=False):
             total = [x if is_zero(h) else x + impulse * h for x, h in zip(total, own, strict=True)]
         return total
+
+    def unsettled_speed(self, change: Sequence[Scalar], impulses: Sequence[Scalar]) -> Scalar:
+        """How far a change of velocity and impulses are from the solution; see `blocks.unsettled_speed`."""
+        parts = zip(self.offsets, self.rows, self.softness, impulses, strict=True)
+        speeds = [offset + dot(row.jacobian, change) + soft * p for offset, row, soft, p in parts]
+        greatest: Scalar = 0.0
+        for block, first in zip(self.blocks, self.first_rows, strict=True):
+            own = slice(first, first + len(block.rows))
+            greatest = maximum(greatest, unsettled_speed(block, impulses[own], speeds[own], self.gain[own]))
+        return greatest
 
     def solve(self, rhs: Sequence[Scalar], impulses: Sequence[Scalar]) -> list[Scalar]:
         """H⁻¹ (rhs + Jᵀ impulses)."""

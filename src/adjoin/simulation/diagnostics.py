@@ -27,6 +27,8 @@ class Diagnostics(NamedTuple):
         modes: of contacts, then of joint limits, joint friction and equalities, in each step: 0 open, 1 holding,
             2 slipping; (steps, ..., constraints).
         changed: whether one of them was in another mode than in the step before, (steps, ...).
+        residual: how far the solver of constraints was from its solution, m/s, see `step.solver_residual`;
+            (steps, ...).
         fault_step: the first step with a number that is not finite, -1 if there is none, (...).
         fault: what was not finite first, as an index of `STAGES`, -1 if nothing, (...).
     """
@@ -35,6 +37,7 @@ class Diagnostics(NamedTuple):
     status: torch.Tensor
     modes: torch.Tensor
     changed: torch.Tensor
+    residual: torch.Tensor
     fault_step: torch.Tensor
     fault: torch.Tensor
 
@@ -42,15 +45,16 @@ class Diagnostics(NamedTuple):
         steps, count = len(self.changed), self.fault.numel()
         adjoint, changed = self.adjoint.reshape(steps + 1, count), self.changed.reshape(steps, count)
         fault, fault_step, last = self.fault.reshape(-1), self.fault_step.reshape(-1), self.status[-1].reshape(-1)
+        residual = self.residual.reshape(steps, count).amax(0).tolist() if steps else [0.0] * count
         weight = adjoint.nan_to_num(torch.inf).amax(0) + torch.where(fault >= 0, torch.inf, 0.0)
-        rows = ["environment  adjoint: first      last  greatest  at step  mode changes  fault"]
+        rows = ["environment  adjoint: first      last  greatest  at step  mode changes  residual  fault"]
         for i in weight.argsort(descending=True)[:SHOWN].tolist():
             at = int(adjoint[:, i].nan_to_num(torch.inf).argmax())
             sizes = "  ".join(f"{float(adjoint[t, i]):8.2e}" for t in (0, -1, at))
             what = "moves too fast or too far" if last[i] != 0.0 else "none"
             if fault[i] >= 0:
                 what = f"{STAGES[int(fault[i])]} not finite in step {int(fault_step[i])}"
-            rows.append(f"{i:11}        {sizes}  {at:7}  {int(changed[:, i].sum()):12}  {what}")
+            rows.append(f"{i:11}        {sizes}  {at:7}  {int(changed[:, i].sum()):12}  {residual[i]:8.2e}  {what}")
         wrong = int((last != 0.0).sum())
         title = f"{steps} steps of {count} environments, {wrong} of them stopped by a fault"
         return "\n".join([title, *rows, *([f"... {count - SHOWN} more"] if count > SHOWN else [])])
@@ -75,6 +79,7 @@ def diagnosed(
     first: Sequence[torch.Tensor],
     nudges: Sequence[torch.Tensor],
     loss: Callable[[Trajectory], torch.Tensor],
+    residual: torch.Tensor,
 ) -> Diagnostics:
     """The diagnostics of a watched rollout.
 
@@ -83,6 +88,7 @@ def diagnosed(
         first: q and v before the first step.
         nudges: what was added to q and v after each step.
         loss: see `Simulator.diagnose`.
+        residual: the output "solver_residual" of the same steps.
     """
     outputs = dict(path.outputs)
     faults = outputs.pop("fault").detach().long()
@@ -103,6 +109,7 @@ def diagnosed(
         status=path.status.detach(),
         modes=modes,
         changed=changed,
+        residual=residual,
         fault_step=torch.where(faulty.any(0), at, -1),
         fault=faults.gather(0, at[None])[0] - 1,
     )

@@ -151,7 +151,9 @@ class SemiImplicit:
         place, velocity, acceleration = self._moved(state, free, solution.change)
         stages = {**_stages(free), "impulses": solution.impulses}
         result = StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
-        result = result._replace(beginning_acceleration=acceleration, kept=solution.impulses)
+        result = result._replace(
+            beginning_acceleration=acceleration, kept=solution.impulses, residual=solution.residual
+        )
         return self._with_activation(result, plant, state)
 
     def _advance_listed(
@@ -169,7 +171,7 @@ class SemiImplicit:
         touching = Listed(contacts, candidates.max_contacts, solution.visit)
         result = StepResult(place, velocity, acceleration, [], touching, solution.modes, _stages(free))
         beginning = solution.acceleration or acceleration
-        result = result._replace(beginning_acceleration=beginning, kept=solution.kept)
+        result = result._replace(beginning_acceleration=beginning, kept=solution.kept, residual=solution.residual)
         return self._with_activation(result, plant, state)
 
     def _with_activation(self, result: StepResult, plant: "Plant", state: State) -> StepResult:

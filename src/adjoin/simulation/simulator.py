@@ -439,7 +439,15 @@ class Simulator:
             start = state.replace(q=q, v=v)
             call = self._prepare("diagnose", start, controls, params, steps, external, controller, outputs, tensors)
             nudges = {name: x.new_zeros((call.steps, *x.shape)).requires_grad_() for name, x in (("q", q), ("v", v))}
-            return diagnosed(call.run(nudges=nudges), [q, v], list(nudges.values()), loss)
+            path = call.run(nudges=nudges)
+            with torch.no_grad():  # apart, so that one more output cannot change the bits of the steps
+                named = outputs if isinstance(outputs, Mapping) else dict(zip(outputs, outputs, strict=True))
+                wanted = {**named, "solver_residual": "solver_residual"}
+                solved = self._prepare(
+                    "diagnose", state, controls, params, steps, external, controller, wanted, tensors
+                ).run()
+            residual = solved.outputs["solver_residual"].detach()
+            return diagnosed(path, [q, v], list(nudges.values()), loss, residual)
 
     # Calls
 

@@ -14,9 +14,10 @@ from adjoin.collision.contact_list import ContactList, Visit
 from adjoin.collision.point import FAR
 from adjoin.constraints.blocks import Block
 from adjoin.constraints.rows import Contact
+from adjoin.constraints.solver import exact
 from adjoin.simulation.state import Contacts
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import select, to_float
+from adjoin.trace import detach, select, to_float
 
 if TYPE_CHECKING:
     from adjoin.simulation.actuation import Effort
@@ -41,6 +42,7 @@ class StepResult(NamedTuple):
         effort: The forces of actuators and other parts, as the step begins.
         beginning_acceleration: The acceleration as the step begins, without implicit damping where the solver tells it.
         kept: What the next step may start from: impulses of contacts, or accelerations.
+        residual: Computes how far the solver got, see `solver_residual`.
     """
 
     q: list[Scalar]
@@ -54,6 +56,7 @@ class StepResult(NamedTuple):
     effort: "Effort | None" = None
     beginning_acceleration: Sequence[Scalar] = ()
     kept: Sequence[Scalar] = ()
+    residual: Callable[[], Scalar] = exact
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,16 @@ def constraint_modes(step: Step) -> Any:
     points = step.result.contacts
     listed = [row[8] for row in points.rows] if isinstance(points, Listed) else []
     return array([*listed, *step.result.modes])
+
+
+@step_value
+def solver_residual(step: Step) -> Any:
+    """How far the constraint solver was from its solution, m/s, or rad/s where a joint turns; without derivative.
+
+    Of `PGS`, the greatest speed that one more relaxation would take from a row; of `Newton`, the greatest speed that
+    the forces out of balance would give a coordinate alone. 0 where nothing is iterated.
+    """
+    return detach([step.result.residual()])[0]
 
 
 @step_value
