@@ -20,7 +20,7 @@ from adjoin.trace import tanh
 NODES, ELEMENTS, PROBES, STEPS = 37, 21, 3, 6
 
 
-def random_runner(seed):
+def random_runner(seed, atomic=False):
     """A step of random functions: elements gather from nodes and add to nodes, probes read the result."""
     rng = random.Random(seed)
 
@@ -50,7 +50,10 @@ def random_runner(seed):
         Field("energy", None, (), "output"),
         Field("reading", "probes", (), "output"),
     ]
-    connections = [Connection("corners", "elements", "nodes", 3), Connection("place", "probes", "nodes", 1)]
+    connections = [
+        Connection("corners", "elements", "nodes", 3, atomic=atomic),
+        Connection("place", "probes", "nodes", 1, atomic=atomic),
+    ]
     stages = [
         Stage(
             "element", "elements", element, {"x": Read("x", "corners"), "k": Read("k"), "h": Read("h"), "u": Read("u")}
@@ -91,9 +94,10 @@ def loss_and_gradients(runner, inputs, **options):
     return loss, torch.autograd.grad(loss, leaves, allow_unused=True)
 
 
+@pytest.mark.parametrize("atomic", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_steps_agree_with_the_interpreter_and_with_finite_differences(seed):
-    runner = random_runner(seed)
+def test_random_steps_agree_with_the_interpreter_and_with_finite_differences(seed, atomic):
+    runner = random_runner(seed, atomic)
     inputs = random_inputs()
     leaves = [tensor for part in inputs for tensor in part.values()]
     loss, gradients = loss_and_gradients(runner, inputs, keep=1)
@@ -151,8 +155,36 @@ def test_threads_do_not_change_a_bit_and_variants_do_not_touch_each_other(monkey
     assert all(bad["x"][i].equal(good["x"][i]) for i in (0, 1, 3))
 
 
-def test_every_kernel_is_written_for_gpus():
-    runner = random_runner(2)
+def test_atomic_sums_of_many_threads_lose_nothing(monkeypatch):
+    """Every element adds to every node of a small mesh, so that threads meet; checkpoints and variants as well."""
+    monkeypatch.setattr("adjoin.compiler.runtime.cpu.maps.WORTHWHILE", 0)
+    elements = 4096
+    rng = np.random.default_rng(0)
+    table = np.array([rng.permutation(NODES)[:3] for _ in range(elements)])
+    generator = torch.Generator().manual_seed(0)
+    state, parameters, controls = random_inputs(batch=(2,))
+    parameters["k"] = torch.rand((elements, 2), generator=generator, dtype=torch.float64).requires_grad_()
+    runners = [
+        random_runner(3, atomic).with_tables({"elements": elements}, {"corners": table}) for atomic in (False, True)
+    ]
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        for checkpoints in (Checkpoints("all"), Checkpoints("sqrt")):
+            (one, expected), (other, found) = [
+                loss_and_gradients(runner, (state, parameters, controls), keep=3, checkpoints=checkpoints)
+                for runner in runners
+            ]
+            assert torch.allclose(one, other, rtol=1e-12)
+            for a, b in zip(expected, found, strict=True):
+                assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_every_kernel_is_written_for_gpus(atomic):
+    runner = random_runner(2, atomic)
     target = CudaTarget(90)
     adjoint = runner.sequence.adjoint({"k", "m", "h", "u"})
     for task in (*runner.sequence.forward, *adjoint.tasks):
@@ -179,6 +211,12 @@ def test_errors_say_what_would_be_right():
         broken.rollout(state, parameters, controls)
     with pytest.raises(TraceError, match="no stage writes the next value of the state 'x'"):
         StepSequence([Field("x", "nodes", (), "state")], [], [])
+    with pytest.raises(TraceError, match="a stage before must write 'cell' for atomic contributions"):
+        StepSequence(
+            [Field("x", "points", (), "state"), Field("cell", "points", (), "index"), Field("m", "points", via="near")],
+            [Connection("near", "points", "nodes", 1, "cell", atomic=True)],
+            [Stage("s", "points", lambda x: {"x'": x, "cell": x, "m": np.array([x])}, {"x": Read("x")})],
+        )
     with pytest.raises(TraceError, match="no field 'y'; fields: x"):
         StepSequence(
             [Field("x", "nodes", (), "state")], [], [Stage("s", "nodes", lambda y: {"x'": y}, {"y": Read("y")})]

@@ -15,11 +15,13 @@ def cloud(world, count=25, seed=0):
     return x, torch.randn(count, world.dim, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("dim", "kind"), [(2, "elastic"), (3, "neo_hookean")])
-def test_steps_are_those_of_the_interpreter_and_gradients_finite_differences(dim, kind):
-    world = Particles(
-        (10,) * dim, 0.1, 2e-3, ParticleMaterial(kind, young=1e5), friction=0.3 if dim == 2 else None, muscles=1
-    )
+@pytest.mark.parametrize(
+    ("dim", "kind", "atomic"), [(2, "elastic", False), (3, "neo_hookean", False), (2, "elastic", True)]
+)
+def test_steps_are_those_of_the_interpreter_and_gradients_finite_differences(dim, kind, atomic):
+    friction = 0.3 if dim == 2 else None
+    material = ParticleMaterial(kind, young=1e5)
+    world = Particles((10,) * dim, 0.1, 2e-3, material, friction=friction, muscles=1, atomic=atomic)
     x, v = cloud(world)
     count, steps = len(x), 6
     generator = torch.Generator().manual_seed(1)

@@ -53,6 +53,7 @@ class Cloth:
         dt: s, of a step.
         colliders: rigid shapes that push; their `thickness` is the distance that is kept.
         self_contact: how it touches itself; None if it passes through itself.
+        atomic: contributions are added by atomic operations, in any order: the last bits differ from run to run.
     """
 
     nodes: np.ndarray
@@ -61,6 +62,7 @@ class Cloth:
     dt: float
     colliders: tuple[Collider, ...] = ()
     self_contact: SelfContact | None = None
+    atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
@@ -235,7 +237,10 @@ class Cloth:
             stages.append(Stage("bend", "hinges", _bend, edge))
             forces["bent"] = "edge"
             sizes["hinges"], tables["edge"] = len(hinges), hinges
-        connections = [Connection("corners", "triangles", "nodes", 3), Connection("edge", "hinges", "nodes", 4)]
+        connections = [
+            Connection("corners", "triangles", "nodes", 3, atomic=self.atomic),
+            Connection("edge", "hinges", "nodes", 4, atomic=self.atomic),
+        ]
         if self.self_contact is not None:
             fields += self.self_contact.fields()
             connections.append(self.self_contact.connection())

@@ -103,6 +103,7 @@ class Heat:
         cap: temperatures above are cut off there, as models of melt pools do; None for none.
         sensors: nodes whose temperatures a rollout returns for every step.
         stefan_boltzmann: in the units of everything else.
+        atomic: contributions are added by atomic operations, in any order: the last bits differ from run to run.
     """
 
     mesh: Mesh
@@ -116,6 +117,7 @@ class Heat:
     cap: float | None = None
     sensors: Sequence[int] = ()
     stefan_boltzmann: float = STEFAN_BOLTZMANN
+    atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
@@ -327,7 +329,10 @@ class Heat:
             fields.append(Field("reading", "sensors", (), "output"))
             reads = {"temperature": Read("temperature'", "sensor")}
             stages.append(Stage("sense", "sensors", lambda temperature: {"reading": temperature[0]}, reads))
-        connections = [Connection("corners", "elements", "nodes", corners), Connection("sensor", "sensors", "nodes", 1)]
+        connections = [
+            Connection("corners", "elements", "nodes", corners, atomic=self.atomic),
+            Connection("sensor", "sensors", "nodes", 1, atomic=self.atomic),
+        ]
         return StepSequence(fields, connections, stages)
 
     def _conduct(self, temperature: Any, conductance: Any, conductivity: Any, **birth: Any) -> dict[str, Any]:

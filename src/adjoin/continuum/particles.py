@@ -62,7 +62,8 @@ class Particles:
         friction: at the walls: None for walls to which what touches them sticks, or Coulomb's coefficient.
         muscles: how many groups of particles contract or extend along a direction of their own.
         colliders: rigid shapes that push particles away, in three dimensions.
-        capacity: particles that a cell may hold.
+        capacity: particles that a cell may hold, if they are sorted.
+        atomic: particles add to the grid by atomic operations, unsorted: the last bits differ from run to run.
     """
 
     cells: tuple[int, ...]
@@ -75,6 +76,7 @@ class Particles:
     muscles: int = 0
     colliders: tuple[Collider, ...] = ()
     capacity: int = 64
+    atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
@@ -257,10 +259,16 @@ class Particles:
             scatter |= {"activation": Read("activation"), "muscle": Read("muscle")}
         scatter |= contact.reads(self.colliders, linked)
 
+        def find_cell(x: Any) -> dict[str, Any]:
+            first, _, _ = self._weights(x)
+            return {"cell": sum(base * float(stride) for base, stride in zip(first, strides, strict=True))}
+
         def to_grid(**particle: Any) -> dict[str, Any]:
-            return self._to_grid(strides, linked, **particle)
+            given = self._to_grid(linked, **particle)
+            return given if self.atomic else given | find_cell(particle["x"])
 
         stages = [
+            *([Stage("find_cell", "particles", find_cell, {"x": Read("x")})] if self.atomic else []),
             Stage("to_grid", "particles", to_grid, scatter),
             Sort("stencil"),
             Stage(
@@ -272,7 +280,7 @@ class Particles:
             Stage("from_grid", "particles", self._from_grid, {"x": Read("x"), "velocity": Read("velocity", "stencil")}),
         ]
         corners = len(self._stencil)
-        connections = [Connection("stencil", "particles", "nodes", corners, "cell")]
+        connections = [Connection("stencil", "particles", "nodes", corners, "cell", self.atomic)]
         sizes = {"particles": count, "nodes": math.prod(self._shape)}
         return StepParts(fields, connections, stages, sizes, {"stencil": offsets}, "particles", self.capacity)
 
@@ -285,11 +293,11 @@ class Particles:
         return first, f, weights
 
     def _to_grid(
-        self, strides: np.ndarray, linked: bool, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
-    ) -> Any:
-        """Return a particle's cell, its deformation after the step, and what it gives to the nodes around."""
+        self, linked: bool, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
+    ) -> dict[str, Any]:
+        """Return a particle's deformation after the step, and what it gives to the nodes around."""
         h = self.spacing
-        first, f, weights = self._weights(x)
+        _, f, weights = self._weights(x)
         deformed = F + self.dt * (C @ F)
         remembered = ("memory", *self.material.plasticity) if self.material.plasticity else ()
         numbers = {name: rest[name] for name in ("shear", "first", *remembered)}
@@ -309,8 +317,7 @@ class Particles:
             weight = math.prod([weights[axis][i] for axis, i in enumerate(place)], start=1.0)
             distance = np.array([(i - g) * h for i, g in zip(place, f, strict=True)], dtype=object)
             rows.append([*(weight * (mass * v + affine @ distance)), weight * mass])
-        cell = sum(base * float(stride) for base, stride in zip(first, strides, strict=True))
-        return result | {"F'": elastic, "momentum": np.array(rows, dtype=object), "cell": cell}
+        return result | {"F'": elastic, "momentum": np.array(rows, dtype=object)}
 
     def _move_grid(self, momentum: Any, node: Any, gravity: Any) -> Any:
         """Return the velocity of a node after the step: gravity, then the walls."""

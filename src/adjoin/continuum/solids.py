@@ -67,6 +67,7 @@ class Solid:
         dt: s, of a step.
         muscles: how many groups of fibers there are.
         colliders: rigid shapes that push.
+        atomic: contributions are added by atomic operations, in any order: the last bits differ from run to run.
     """
 
     mesh: Mesh
@@ -74,6 +75,7 @@ class Solid:
     dt: float
     muscles: int = 0
     colliders: tuple[Collider, ...] = ()
+    atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
@@ -184,7 +186,7 @@ class Solid:
             Stage("strain", "elements", self._forces, reads),
             move_stage(self.colliders, self.dt, {"force": "corners"}, linked),
         ]
-        connections = [Connection("corners", "elements", "nodes", corners)]
+        connections = [Connection("corners", "elements", "nodes", corners, atomic=self.atomic)]
         sizes = {"nodes": len(self.mesh.nodes), "elements": len(self.mesh.elements)}
         return StepParts(fields, connections, [*stages], sizes, {"corners": self.mesh.elements}, "nodes")
 

@@ -25,6 +25,7 @@ class Kind(Enum):
     SUM = "sum"  # the sum of all rows whose index names this lane, in a fixed order
     ADD = "add"  # output: added to the lane's own row
     REDUCE = "reduce"  # output: summed over the lanes, added to what is there
+    SCATTER = "scatter"  # output: added to the rows that an index table names, by atomic operations, in any order
     INDEX = "index"  # output: written as 32-bit integers
 
 
@@ -34,8 +35,9 @@ class Access:
 
     Attributes:
         kind: which.
-        via: of a gather and a sum: the name of the connection.
-        corners: rows a lane: of a gather how many indices it has; of an output how many members it contributes to.
+        via: of a gather, a sum and a scatter: the name of the connection.
+        corners: rows a lane: of a gather and a scatter how many indices it has; of another output how many members it
+            contributes to.
         cells: the connection is one of particles with cells of a grid: a cell each, and fixed offsets from it.
     """
 
@@ -47,7 +49,7 @@ class Access:
     @property
     def tables(self) -> tuple[str, ...]:
         """Return the integer tables it reads, as parts of the connection."""
-        if self.kind == Kind.GATHER:
+        if self.kind in (Kind.GATHER, Kind.SCATTER):
             return (f"{self.via}.cell", f"{self.via}.offsets") if self.cells else (f"{self.via}.index",)
         if self.kind == Kind.SUM:
             cells = (f"{self.via}.counts", f"{self.via}.slots", f"{self.via}.offsets")

@@ -89,6 +89,9 @@ class MapMemory:
         if access.kind == Kind.REDUCE:
             self.reduce(binding, spec.size, start, values[0])
             return
+        if access.kind == Kind.SCATTER:
+            self.scatter(binding, access, corner, component, values[0])
+            return
         value = values[0]
         if access.kind == Kind.INDEX:  # the column stride of its binding is the largest index
             place = self._at(binding, self.first, "i32")
@@ -242,17 +245,30 @@ class MapMemory:
     def reduce(self, binding: int, size: int, column: int, value: str) -> None:
         """Add a column to the sums of the chunk of lanes: one a place of the vector."""
         w, lane = self.w, self.w.lane
-        lanes = ", ".join(f"i64 {i}" for i in range(lane.width))
-        wide = lane.vector("i64")
-        here = w.emit(f"add {wide} {self.w.spread(self.first, 'i64')}, <{lanes}>") if lane.width > 1 else self.first
-        end = self.w.spread(self.words[self.map.words], "i64")
-        valid = w.emit(f"icmp slt {wide} {here}, {end}")
-        value = w.select(valid, value, w.const(0.0))
+        value = self._of_members(value)
         chunk = w.emit(f"udiv i64 {self.first}, {CHUNK}")
         row = w.emit(f"add i64 {w.emit(f'mul i64 {chunk}, {size}')}, {column}")
         place = self._at(binding, w.emit(f"mul i64 {row}, {lane.width}"))
         total = w.add(self._load(lane.float, place), value)
         w.line(f"  store {lane.float} {total}, {self.pointer} {place}, align {lane.bits // 8}")
+
+    def scatter(self, binding: int, access: Access, corner: int, component: int, value: str) -> None:
+        """Add a component to the rows that the index names at a corner."""
+        w, lane = self.w, self.w.lane
+        value, base = self._of_members(value), self._column(binding, str(component))
+        for i, index in enumerate(self.indices(access, corner)):
+            own = value if lane.width == 1 else w.emit(f"extractelement {lane.float} {value}, i64 {i}")
+            place = self._element(base, index)
+            w.emit(f"atomicrmw fadd {self.pointer} {place}, {lane.scalar} {own} monotonic, align {lane.bits // 8}")
+
+    def _of_members(self, value: str) -> str:
+        """Return a value that is 0 in lanes beyond the last member of the set."""
+        w, lane = self.w, self.w.lane
+        lanes = ", ".join(f"i64 {i}" for i in range(lane.width))
+        wide = lane.vector("i64")
+        here = w.emit(f"add {wide} {w.spread(self.first, 'i64')}, <{lanes}>") if lane.width > 1 else self.first
+        valid = w.emit(f"icmp slt {wide} {here}, {w.spread(self.words[self.map.words], 'i64')}")
+        return w.select(valid, value, w.const(0.0))
 
     # Addresses --------------------------------------------------------------------------------------------------------
 

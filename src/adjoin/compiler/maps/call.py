@@ -13,7 +13,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
-from adjoin.compiler.maps.sequence import Adjoint, Connection, Field, Place, Task, after, columns_of
+from adjoin.compiler.maps.sequence import Adjoint, Connection, Field, Place, Task, after
 from adjoin.compiler.runtime.map_plan import PADDING, Binding, Cells, Launch, make_launch, padded
 from adjoin.errors import InputError
 
@@ -64,9 +64,9 @@ class Call:
 
     def rows(self, one: Field, steps: int) -> torch.Tensor:
         """Return memory for a field of a set in so many steps."""
-        columns = columns_of(one, self.sequence.connections)
-        assert one.over is not None
-        return self.zeros(steps, self.variants, columns, padded(self.runner.sizes[one.over]))
+        over, columns = self.sequence.rows(one)
+        assert over is not None
+        return self.zeros(steps, self.variants, columns, padded(self.runner.sizes[over]))
 
     # Bindings ---------------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,8 @@ class Call:
 
         cell = self.bound(integers(1, padded(particles))[None])
         self.fixed[name] = replace(cell, column=cells - 1 - int(offsets.max()))
-        length, capacity = padded(cells) + 2 * margin, runner.capacity
+        length = 0 if connection.atomic else padded(cells) + 2 * margin  # what needs no order needs no sort
+        capacity = runner.capacity
         return Cells(
             cell,
             torch.as_tensor(offsets, device=self.device),
@@ -229,10 +230,10 @@ class Call:
             if task.map is not None and any(spec.name == one.name for spec in task.map.program.outputs)
         )
         slots, width = self.backend.sums(self.runner.sizes[over], BITS[self.dtype])
-        return self.zeros(self.steps, self.variants, slots * columns_of(one, {}) * width)
+        return self.zeros(self.steps, self.variants, slots * math.prod(one.shape) * width)
 
     def _finish_sums(self, one: Field, memory: torch.Tensor) -> torch.Tensor:
-        columns = columns_of(one, {})
+        columns = math.prod(one.shape)
         _, width = self.backend.sums(1, BITS[self.dtype])
         sums = memory.reshape(self.steps, self.variants, -1, columns, width).sum((2, 4))
         return sums.reshape((self.steps, *self.batch, *one.shape))
@@ -265,7 +266,7 @@ class Call:
                 external[one.name] = self.rows(one, 1)
                 places[f"seed.{one.name}"] = self.bound(external[one.name])
         for one in runner.outputs:
-            columns = columns_of(one, {})
+            columns = math.prod(one.shape)
             zero = self.zeros(1, 1, columns) if one.over is None else self.rows(one, 1)
             given = one.name in seeds
             places[f"seed.{one.name}"] = self.bound(seeds[one.name] if given else zero, given)
@@ -343,7 +344,7 @@ class Call:
         self, one: Field, adjoint: Adjoint, memory: dict[str, torch.Tensor], lookup: Any
     ) -> torch.Tensor | None:
         reads = adjoint.gradients.get(one.name, [])
-        columns = columns_of(one, self.sequence.connections)
+        columns = math.prod(one.shape)
         lead = int(one.role == "control")
         steps = self.steps if lead else 1
         if not reads:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import torch
 
-from adjoin.compiler.codegen.map_access import Kind
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Sort, after
 from adjoin.compiler.runtime.interpreter import interpret
@@ -30,20 +29,16 @@ def interpret_step(runner: StepRunner, fields: Tensors) -> dict[str, torch.Tenso
         lanes = runner.sizes[stage.over]
         inputs = []
         for read in stage.reads.values():
-            access, value = sequence.access(stage, read), values[read.field]
-            shape = sequence.fields[read.field].shape
-            if access.kind == Kind.UNIFORM:
-                rows = value.reshape(1, -1).expand(lanes, -1)
-            elif access.kind == Kind.LANE:
-                rows = value.reshape(lanes, -1)
-            else:
-                index = _index(runner, str(read.via), values)
-                if access.kind == Kind.GATHER:
-                    rows = value[index].reshape(lanes, -1)
+            one, value = sequence.fields[read.field], values[read.field]
+            if read.via is not None:
+                index = _index(runner, read.via, values)
+                if one.via is None:
+                    value = value[index]
                 else:
-                    rows = value.new_zeros((lanes, *shape)).index_add(0, index.ravel(), value.flatten(0, 1))
-                    rows = rows.reshape(lanes, -1)
-            inputs.append(rows)
+                    value = value.new_zeros((lanes, *one.shape)).index_add(0, index.ravel(), value.flatten(0, 1))
+            elif one.over is None:
+                value = value.expand(lanes, *one.shape)
+            inputs.append(value.reshape(lanes, -1))
         for spec, result in zip(program.outputs, interpret(program, inputs), strict=True):
             one = sequence.fields[spec.name]
             if one.role == "index":

@@ -1,5 +1,6 @@
 """Many time steps of a sequence of maps, on any device: what a caller gives and gets."""
 
+import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
@@ -12,7 +13,7 @@ from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.maps.call import BITS, Call, Rollout, backend
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.connectivity import IndexTable
-from adjoin.compiler.maps.sequence import Adjoint, Field, StepSequence, columns_of
+from adjoin.compiler.maps.sequence import Adjoint, Field, StepSequence
 from adjoin.compiler.runtime.map_plan import Binding, padded
 from adjoin.errors import InputError
 
@@ -175,7 +176,7 @@ class StepRunner:
         """Return a user's tensor as (steps, variants, columns, padded members); uniform ones as (…, columns)."""
         tensor = tensor.detach()
         steps = tensor.shape[:lead] or (1,)
-        columns = columns_of(one, self.sequence.connections)
+        columns = math.prod(one.shape)
         if one.over is None:
             return tensor.reshape(*steps, -1, columns).contiguous()
         members = self.sizes[one.over]

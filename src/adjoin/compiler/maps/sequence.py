@@ -5,10 +5,12 @@ reads fields of its own member, of the members that a connection names, or the s
 The adjoint of a gather is an ordered sum through the same connection, and the other way round.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, Literal
+
+import numpy as np
 
 from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.codegen.map_access import Access, Kind, Map
@@ -50,6 +52,8 @@ class Connection:
         corners: how many each has.
         cell: for particles in a grid: the index field with the first node of each particle's cell. The others are at
             fixed offsets from it.
+        atomic: contributions are added in any order by atomic operations, so that the last bits differ from run to
+            run, instead of in the order of the members.
     """
 
     name: str
@@ -57,6 +61,11 @@ class Connection:
     target: str
     corners: int
     cell: str | None = None
+    atomic: bool = False
+
+    def access(self, kind: Kind) -> Access:
+        """Return a way to reach a tensor through it."""
+        return Access(kind, self.name, self.corners, self.cell is not None)
 
 
 @dataclass(frozen=True)
@@ -181,7 +190,7 @@ class StepSequence:
         missing = [one.name for one in fields if one.role == "state" and after(one.name) not in written]
         if missing:
             raise TraceError(f"no stage writes the next value of the state {missing[0]!r}, {after(missing[0])!r}")
-        self.forward = [self._task(i, None) for i in range(len(self.stages))]
+        self.forward = [task for i in range(len(self.stages)) for task in self._tasks(i, None)]
         self.replay = self._again({after(one.name) for one in fields if one.role == "state"})
 
     # Tracing ----------------------------------------------------------------------------------------------------------
@@ -206,6 +215,9 @@ class StepSequence:
             shape = (self.connections[one.via].corners, *one.shape) if one.via is not None else one.shape
             if spec.shape != shape:
                 raise TraceError(f"stage {stage.name!r}: {spec.name!r} has the shape {shape}, got {spec.shape}")
+            cell = self.connections[one.via].cell if one.via is not None and self.connections[one.via].atomic else None
+            if cell is not None and cell in self._outputs(program):
+                raise TraceError(f"stage {stage.name!r}: a stage before must write {cell!r} for atomic contributions")
         return program
 
     def _field(self, stage: Stage, name: str) -> Field:
@@ -223,11 +235,11 @@ class StepSequence:
         if read.via not in self.connections:
             raise TraceError(f"stage {stage.name!r}: no connection {read.via!r}; {', '.join(self.connections)}")
         connection = self.connections[read.via]
-        kind = Kind.SUM if one.via is not None else Kind.GATHER
+        kind = Kind.GATHER if one.via is None else Kind.SUM
         ends = (one.over, stage.over) if kind == Kind.SUM else (stage.over, one.over)
         if ends != (connection.source, connection.target) or (kind == Kind.SUM and one.via != read.via):
             raise TraceError(f"stage {stage.name!r}: {read.field!r} cannot be read through {read.via!r} there")
-        return Access(kind, read.via, connection.corners, connection.cell is not None)
+        return Access(Kind.LANE) if kind == Kind.SUM and connection.atomic else connection.access(kind)
 
     def _outputs(self, program: Program) -> list[str]:
         return [spec.name for spec in program.outputs]
@@ -239,13 +251,25 @@ class StepSequence:
             return Access(Kind.REDUCE)
         if one.role == "index":
             return Access(Kind.INDEX)
-        return Access(Kind.LANE, corners=1 if one.via is None else self.connections[one.via].corners)
+        if one.via is None:
+            return Access(Kind.LANE)
+        connection = self.connections[one.via]
+        return connection.access(Kind.SCATTER) if connection.atomic else Access(Kind.LANE, corners=connection.corners)
 
-    def _task(self, i: int, only: set[str] | None) -> Task:
-        """Return a stage as it runs forwards, or only some of its outputs."""
+    def rows(self, one: Field) -> tuple[str | None, int]:
+        """Return the set that a field has rows of in memory, and the numbers of a row."""
+        size = math.prod(one.shape)
+        if one.via is None:
+            return one.over, size
+        connection = self.connections[one.via]
+        return (connection.target, size) if connection.atomic else (one.over, size * connection.corners)
+
+    def _tasks(self, i: int, only: set[str] | None) -> list[Task]:
+        """Return a stage as it runs forwards, or only some of its outputs; before it what sets to zero."""
         stage, program = self.stages[i], self.programs[i]
         if isinstance(stage, Sort):
-            return Task(self.connections[stage.via].source, None, sort=stage.via)
+            connection = self.connections[stage.via]
+            return [] if connection.atomic else [Task(connection.source, None, sort=stage.via)]
         assert program is not None
         if only is not None:
             kept = [j for j, name in enumerate(self._outputs(program)) if name in only]
@@ -259,7 +283,9 @@ class StepSequence:
         reads = tuple((self.access(stage, read),) for read in stage.reads.values())
         names = self._outputs(program)
         places = [Place(read.field) for read in stage.reads.values()] + [Place(name) for name in names]
-        return Task(stage.over, Map(program, reads, tuple(self.write(name) for name in names)), tuple(places))
+        task = Task(stage.over, Map(program, reads, tuple(self.write(name) for name in names)), tuple(places))
+        added = [self.fields[name] for name in names if self.write(name).kind == Kind.SCATTER]
+        return [*_clear([(Place(one.name), *self.rows(one)) for one in added]), task]
 
     # The adjoint ------------------------------------------------------------------------------------------------------
 
@@ -333,7 +359,8 @@ class StepSequence:
             if has_seed:
                 accesses.append(tuple(access for access, _ in cotangents[name]))
                 places += [place for _, place in cotangents[name]]
-        writes = []
+        writes: list[Access] = []
+        cleared: list[tuple[Place, str, int]] = []
         for position in present:
             argument, read = reads[position]
             one, access = self.fields[read.field], self.access(stage, read)
@@ -341,16 +368,25 @@ class StepSequence:
             carry = one.role == "state" and not read.field.endswith("'")
             keep = {"parameter": "add", "control": "step"}.get(one.role, "carry" if carry else "")
             columns = reverse.outputs[len(writes)].size
-            back = {Kind.LANE: Kind.LANE, Kind.GATHER: Kind.SUM, Kind.SUM: Kind.GATHER, Kind.UNIFORM: Kind.UNIFORM}
-            cotangents.setdefault(read.field, []).append((replace(access, kind=back[access.kind]), Place(buffer)))
-            if access.kind == Kind.UNIFORM:
-                writes.append(Access(Kind.REDUCE))
-                result.buffers[buffer] = Buffer(None, columns, keep, stage.over)
-            else:
-                corners = access.corners if access.kind == Kind.GATHER else 1
-                writes.append(Access(Kind.ADD if keep == "add" else Kind.LANE, corners=corners))
-                result.buffers[buffer] = Buffer(stage.over, columns, keep)
+            back, over, lanes = access, stage.over, ""
+            write = Access(Kind.ADD if keep == "add" else Kind.LANE)
+            if one.via is not None:  # a sum of contributions
+                back = self.connections[one.via].access(Kind.GATHER)
+            elif access.kind == Kind.UNIFORM:
+                write, over, lanes = Access(Kind.REDUCE), None, stage.over
+            elif access.kind == Kind.GATHER and self.connections[access.via].atomic:
+                connection = self.connections[access.via]
+                write, back, over = connection.access(Kind.SCATTER), Access(Kind.LANE), connection.target
+                columns //= access.corners
+                if keep in ("carry", ""):
+                    cleared.append((Place(buffer), over, columns))
+            elif access.kind == Kind.GATHER:
+                write, back = replace(write, corners=access.corners), replace(access, kind=Kind.SUM)
+            cotangents.setdefault(read.field, []).append((back, Place(buffer)))
+            writes.append(write)
+            result.buffers[buffer] = Buffer(over, columns, keep, lanes)
             places.append(Place(buffer))
+        result.tasks += _clear(cleared)
         result.tasks.append(Task(stage.over, Map(reverse, tuple(accesses), tuple(writes)), tuple(places)))
 
     def _again(self, needed: set[str]) -> list[Task]:
@@ -358,25 +394,25 @@ class StepSequence:
         needed = set(needed)
         chosen: list[Task] = []
         for i in reversed(range(len(self.stages))):
-            task = self.forward[i]
-            if task.sort is not None:
-                if f"sort {task.sort}" in needed:
-                    chosen.append(task)
-                    needed.add(self.connections[task.sort].cell or "")
+            stage, program = self.stages[i], self.programs[i]
+            if isinstance(stage, Sort):
+                if f"sort {stage.via}" in needed:
+                    chosen = self._tasks(i, None) + chosen
+                    needed.add(self.connections[stage.via].cell or "")
                 continue
-            program = self.programs[i]
             assert program is not None
             only = needed.intersection(self._outputs(program))
             if only:
-                chosen.append(self._task(i, only))
-                needed |= self._temporaries_read(chosen[-1])
-        return chosen[::-1]
+                tasks = self._tasks(i, only)
+                chosen = tasks + chosen
+                needed |= self._temporaries_read(tasks[-1])
+        return chosen
 
     def _temporaries_read(self, task: Task) -> set[str]:
         if task.map is None:
             return set()
         live = set(task.map.program.schedule.order)
-        found: set[str] = set()
+        found = {self.connections[write.via].cell or "" for write in task.map.writes if write.cells}
         places = iter(task.places)
         for reads, nodes in zip(task.map.reads, task.map.program.sources, strict=True):
             used = not live.isdisjoint(nodes)
@@ -395,10 +431,13 @@ def _take(items: Any, count: int) -> list[Any]:
     return [next(items) for _ in range(count)]
 
 
-def columns_of(one: Field, connections: Mapping[str, Connection]) -> int:
-    """Return the numbers that a member has of a field."""
-    corners = 1 if one.via is None else connections[one.via].corners
-    total = corners
-    for size in chain(one.shape):
-        total *= size
-    return total
+def _clear(buffers: Sequence[tuple[Place, str | None, int]]) -> list[Task]:
+    """Return what sets memory to zero that atomic operations add to: places, their sets, and the numbers of a row."""
+    tasks = []
+    for over in dict.fromkeys(over for _, over, _ in buffers):
+        own = [(place, columns) for place, other, columns in buffers if other == over]
+        zeros = {f"zero{i}": np.zeros(columns) for i, (_, columns) in enumerate(own)}
+        program, _ = trace("clear", lambda zeros=zeros: zeros, [])
+        map_ = Map(program, (), (Access(Kind.LANE),) * len(own))
+        tasks.append(Task(str(over), map_, tuple(place for place, _ in own)))
+    return tasks

@@ -36,8 +36,7 @@ class WarpMemory(MapMemory):
     def reduce(self, binding: int, size: int, column: int, value: str) -> None:
         """Add a column to the sums of the warp."""
         w, lane = self.w, self.w.lane
-        valid = w.emit(f"icmp slt i64 {self.first}, {self.words[self.map.words]}")
-        value = w.select(valid, value, w.const(0.0))
+        value = self._of_members(value)
         for distance in (16, 8, 4, 2, 1):
             value = w.add(value, self._from_lane(value, distance))
         leader = w.emit(f"icmp eq i32 {self.thread}, 0")
