@@ -1,5 +1,6 @@
 """Optimal control: objectives over rollouts, optimizers of them, trajectories and feedback. See docs/control.md."""
 
+from adjoin.control.continuation import Continuation
 from adjoin.control.ilqr import ILQR, ILQRResult, StopReason
 from adjoin.control.lqr import Regulator, lqr
 from adjoin.control.mpc import MPC
@@ -21,6 +22,7 @@ __all__ = [
     "MPPI",
     "SGD",
     "Adam",
+    "Continuation",
     "Controls",
     "GaussNewton",
     "History",

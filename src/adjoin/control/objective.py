@@ -1,5 +1,6 @@
 """An objective over a rollout: its loss and derivatives as functions of decision variables, for a batch at once."""
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from torch.autograd import forward_ad
 
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Function, PerStep, Table
+from adjoin.control.continuation import SOFT
 from adjoin.control.variables import Box, Controls, DecisionVariables, Spline
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import PerEnvironment, Tensors, arguments, bind, check_taken, takes
@@ -156,6 +158,18 @@ class Objective:
             f"Objective({self.sim.model.name!r}, {self.steps} steps, {self.scenario_count} scenarios: {given}; "
             f"{self.size} decision variables: {kinds})"
         )
+
+    def softened(self, params: Mapping[str, torch.Tensor]) -> "Objective":
+        """Return the same objective with `Compliant` contact, with these parameters of it; see `Continuation`."""
+        other = copy.copy(self)
+        other.sim = self._soft_sim
+        known = {name: value for name, value in self.params.items() if name in other.sim.world.parameters}
+        other.params = {**known, **params}
+        return other
+
+    @functools.cached_property
+    def _soft_sim(self) -> Simulator:
+        return self.sim.with_contact(SOFT)
 
     # Decision variables
 

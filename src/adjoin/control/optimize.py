@@ -8,17 +8,18 @@ from typing import Any
 
 import torch
 
+from adjoin.control.continuation import Continuation, require_contact, warn_of_no_gradient
 from adjoin.control.objective import Objective
 from adjoin.control.optimizers.lbfgs import LBFGS
-from adjoin.control.optimizers.method import MAX_FAILURES, Method, MethodState, ScaledObjective
+from adjoin.control.optimizers.method import MAX_FAILURES, Method, MethodState, ScaledObjective, row_at
 from adjoin.errors import InputError
 from adjoin.progress import Progress, until_interrupt
 
-REASONS = ("iterations", "tolerance", "stalled", "failed", "target")
+REASONS = ("iterations", "tolerance", "stalled", "failed", "target", "no gradient")
 """Why a start has stopped: no iterations are left; its gain is below the tolerance; no step helps; its loss is not
-finite; its loss is at the target."""
+finite; its loss is at the target; its gradient is zero, as where nothing touches yet, and it has not moved."""
 
-_RUNNING, _TOLERANCE, _STALLED, _FAILED, _TARGET = range(len(REASONS))
+_RUNNING, _TOLERANCE, _STALLED, _FAILED, _TARGET, _NO_GRADIENT = range(len(REASONS))
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def optimize(
     method: Method | None = None,
     *,
     starts: int | torch.Tensor | None = None,
+    continuation: Continuation | None = None,
     iterations: int = 100,
     tolerance: float = 1e-8,
     target: float = -math.inf,
@@ -89,6 +91,8 @@ def optimize(
         objective: what to minimize.
         method: `LBFGS()`, which is the default, `Adam()`, `SGD()`, `GaussNewton()`, `CMAES()` or `MPPI()`.
         starts: how many random ones, or the starts themselves, (starts, size) or (size,); by default the variables'.
+        continuation: stages of soft contact to go through first, to find contacts that are not made yet. Each start
+            goes on from the best of what the stages found and itself; `iterations` are those of the last stage.
         iterations: at most this many.
         tolerance: a start stops when its loss falls by less than this share within the method's `patience`.
         target: all stop when the loss of one of them is this small.
@@ -105,6 +109,8 @@ def optimize(
     method = LBFGS() if method is None else method
     if isinstance(method, type) or not hasattr(method, "advance"):
         raise InputError(f"optimize: the method must be one such as LBFGS() or Adam(), got {method!r}")
+    if continuation is not None and not isinstance(continuation, Continuation):
+        raise InputError(f"optimize: continuation must be a Continuation(), got {continuation!r}")
     if not isinstance(iterations, int) or iterations < 0:
         raise InputError(f"optimize: iterations must be a whole number of at least 0, got {iterations!r}")
     for name, value, wanted, valid in (
@@ -116,7 +122,11 @@ def optimize(
             raise InputError(f"optimize: {name} must be {wanted}, got {value!r}")
     problem, begun = ScaledObjective(objective), time.perf_counter()
     if resume is None:
-        run = _start(problem, method, _starts(objective, starts, seed), seed)
+        variables = _starts(objective, starts, seed)
+        if continuation is not None:
+            require_contact("optimize", objective.sim)
+            variables = _through_stages(problem, method, variables, continuation, tolerance, seed)
+        run = _start(problem, method, variables, seed)
         _record(run, time.perf_counter() - begun, problem.rollouts)
     else:
         run = _resume(resume, method, objective.size)
@@ -139,6 +149,33 @@ def optimize(
     return OptimizeResult(problem.unscale(run["best"]), run["least"], [REASONS[k] for k in stopped], history, run)
 
 
+def _through_stages(
+    problem: ScaledObjective,
+    method: Method,
+    variables: torch.Tensor,
+    continuation: Continuation,
+    tolerance: float,
+    seed: int,
+) -> torch.Tensor:
+    """The best that the stages found for each start, or the start itself, by the objective as it is."""
+    objective, found = problem.objective, [variables]
+    for params in continuation.stages(objective.box.start):
+        stage = optimize(
+            objective.softened(params),
+            method,
+            starts=found[-1],
+            iterations=continuation.iterations,
+            tolerance=tolerance,
+            seed=seed,
+        )
+        problem.rollouts += int(stage.history.rollouts[-1])
+        found.append(stage.variables)
+    candidates = torch.stack(found, 1)
+    problem.rollouts += candidates.shape[0] * candidates.shape[1]
+    losses = objective.losses(candidates.flatten(0, 1)).unflatten(0, candidates.shape[:2])
+    return row_at(candidates, losses.nan_to_num(torch.inf).argmin(1))
+
+
 # The state of a run
 
 
@@ -150,6 +187,9 @@ def _start(problem: ScaledObjective, method: Method, variables: torch.Tensor, se
     failed = ~loss.isfinite()
     if bool(failed.all()):
         raise InputError("optimize: the loss of no start is finite; look at `objective.rollout(start).status`")
+    still = _has_no_gradient(rows) & ~failed
+    if problem.objective.sim.contact_names and bool(still.any()):
+        warn_of_no_gradient("optimize", int(still.sum()), len(still), "starts stay where they are")
     return {
         "method": repr(method),
         "rows": rows,
@@ -157,11 +197,21 @@ def _start(problem: ScaledObjective, method: Method, variables: torch.Tensor, se
         "least": loss.clone(),
         "mark": loss.clone(),
         "since": torch.zeros_like(loss),
-        "stopped": torch.where(failed, _FAILED, _RUNNING),
+        "stopped": torch.where(failed, _FAILED, torch.where(still, _NO_GRADIENT, _RUNNING)),
         "losses": [],
         "seconds": [],
         "rollouts": [],
     }
+
+
+def _has_no_gradient(rows: MethodState) -> torch.Tensor:
+    """Whether the gradient of a start is zero, if the method has one."""
+    gradient = rows.get("gradient")
+    if "jacobian" in rows:
+        gradient = torch.einsum("bmn,bm->bn", rows["jacobian"], rows["residuals"])
+    if gradient is None:
+        return torch.zeros_like(rows["loss"], dtype=torch.bool)
+    return (gradient == 0.0).all(-1)
 
 
 def _resume(state: dict[str, Any], method: Method, size: int) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """The simulator: a world as differentiable operators on torch tensors."""
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -119,6 +121,15 @@ class Simulator:
         self.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in self.world.contact_pairs]
         self._kernels: BoundedCache[Any] = BoundedCache(256)
         self._calls: BoundedCache[KnownCall] = BoundedCache(256)
+
+    def with_contact(self, contact: Solver | ListedSolver) -> "Simulator":
+        """Return a simulator of the same world in which contacts and other constraints are solved otherwise."""
+        other = copy.copy(self)
+        other.world = replace(self.world, contact=contact)
+        shapes = self.model.geometries
+        other.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in other.world.contact_pairs]
+        other._kernels, other._calls = BoundedCache(256), BoundedCache(256)
+        return other
 
     def __repr__(self) -> str:
         world, model = self.world, self.model

@@ -3,6 +3,8 @@
 Li and Todorov 2004 for iLQR; Tassa, Mansard and Todorov 2014 for limits of the controls.
 """
 
+import copy
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -12,9 +14,10 @@ import torch
 
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Table
+from adjoin.control.continuation import SOFT, Continuation, require_contact, warn_of_no_gradient
 from adjoin.control.ilqr.iterations import Iterations, Passes, StopReason
 from adjoin.control.ilqr.local_model import LocalModel
-from adjoin.errors import AdjoinWarning, InputError, warn_caller
+from adjoin.errors import InputError
 from adjoin.simulation.arguments import Argument, Tensors, arguments, check_taken
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
@@ -101,6 +104,7 @@ class ILQR:
         params: Mapping[str, torch.Tensor] | None = None,
         *,
         tensors: Tensors | None = None,
+        continuation: Continuation | None = None,
         iterations: int = 100,
         tolerance: float | None = None,
         feedback: bool = True,
@@ -116,7 +120,9 @@ class ILQR:
             tensors: tensors that costs and the simulator's residual take by name. A plain tensor is the same for all
                 problems; `PerEnvironment` marks one per problem, (..., *shape), such as targets; the running cost
                 also takes `PerStep`, (steps, ...), such as a motion to follow.
-            iterations: at most.
+            continuation: stages of soft contact to go through first, to find contacts that are not made yet. Each
+                problem goes on from the best of what the stages found and the first guess.
+            iterations: at most, after these stages.
             tolerance: a problem is done when the next step is expected to lower its cost by less, relative to it or to
                 1, whichever is greater; by default 1e-9, or 1e-5 in single precision.
             feedback: whether the gains are returned, which takes memory and some time.
@@ -132,7 +138,8 @@ class ILQR:
         constant, per_step = self._arguments(state, params, tensors, len(controls))
         _check_alike({"controls": controls, **{n: x.tensor for n, x in {**constant, **per_step}.items()}}, state.q)
         passes = self._passes(constant, per_step, state.q.dtype)
-        carry = {"q": state.q, "v": state.v, **state.memory}
+        carried = {"q": state.q, "v": state.v, **state.memory}
+        carry = {name: carried[name] for name in self.sim.world.carry}
         start = {name: x.detach().reshape(count, *x.shape[len(batch) :]) for name, x in carry.items()}
         streams = {name: _per_step(x, batch) for name, x in per_step.items()}
         lower, upper = (controls.new_tensor(side) for side in zip(*self.bounds, strict=True))
@@ -141,24 +148,57 @@ class ILQR:
             tolerance = 1e-9 if controls.dtype == torch.float64 else 1e-5
         individual = {name: _flattened(name, x, batch) for name, x in constant.items() if _batch_rank(x)}
         shared = {name: x.tensor.detach() for name, x in constant.items() if not _batch_rank(x)}
+
+        def begin(guess: torch.Tensor, gains: bool) -> Iterations:
+            return Iterations(passes, start, guess, individual, shared, streams, gains)
+
         with torch.no_grad():
-            solver = Iterations(passes, start, guess, individual, shared, streams, feedback)
+            if continuation is not None:
+                found = self._through_stages(continuation, state, controls, params, tensors, tolerance)
+                guesses = [guess, *[x.reshape(guess.shape) for x in found]]
+                costs = torch.stack([begin(x, False).results["cost"] for x in guesses]).nan_to_num(torch.inf)
+                guess = torch.stack(guesses)[costs.argmin(0), :, torch.arange(count, device=guess.device)].movedim(0, 1)
+            solver = begin(guess.contiguous(), feedback)
             solver.run(iterations, tolerance, progress, return_on_interrupt)
-        self._warn_of_no_gradient(solver.results["reason"])
+        still = int((solver.results["reason"] == StopReason.NO_GRADIENT).sum())
+        if still and self.sim.contact_names:
+            warn_of_no_gradient("ILQR", still, count, "problems keep their first guess")
         return ILQRResult(**{name: _unflattened(x, name, batch) for name, x in solver.results.items()})
 
-    def _warn_of_no_gradient(self, reason: torch.Tensor) -> None:
-        """Say which problems have no gradient to follow, if contacts could be why."""
-        still = int((reason == StopReason.NO_GRADIENT).sum())
-        if still and self.sim.contact_names:
-            warn_caller(
-                AdjoinWarning(
-                    f"ILQR: {still} of {reason.numel()} problems keep their first guess: no control changes the cost "
-                    "to first order, as where nothing touches yet. Remedies: a first guess that makes contact; "
-                    "Simulator(contact=Compliant(depth=...)), whose contacts are felt from a distance; a cost that "
-                    "draws the robot to what it should touch"
-                )
+    @functools.cached_property
+    def _softened(self) -> "ILQR":
+        """The same problem with contacts that are felt from a distance."""
+        other = copy.copy(self)
+        other.sim, other._kernels = self.sim.with_contact(SOFT), BoundedCache(16)
+        return other
+
+    def _through_stages(
+        self,
+        continuation: Continuation,
+        state: SimulatorState,
+        controls: torch.Tensor,
+        params: Mapping[str, torch.Tensor] | None,
+        tensors: Tensors | None,
+        tolerance: float,
+    ) -> list[torch.Tensor]:
+        """The controls that each stage found, (steps, ..., nu) each."""
+        if not isinstance(continuation, Continuation):
+            raise InputError(f"ILQR: continuation must be a Continuation(), got {continuation!r}")
+        require_contact("ILQR", self.sim)
+        soft, found = self._softened, [controls]
+        known = {name: value for name, value in (params or {}).items() if name in soft.sim.world.parameters}
+        for stage in continuation.stages(controls):
+            solution = soft.solve(
+                state,
+                found[-1],
+                {**known, **stage},
+                tensors=tensors,
+                iterations=continuation.iterations,
+                tolerance=tolerance,
+                feedback=False,
             )
+            found.append(solution.controls)
+        return found[1:]
 
     def _passes(self, constant: Mapping[str, Argument], per_step: Mapping[str, Argument], dtype: torch.dtype) -> Passes:
         shapes, step_shapes = ({name: x.shape for name, x in named.items()} for named in (constant, per_step))
