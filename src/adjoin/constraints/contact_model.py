@@ -53,12 +53,16 @@ class ContactModel:
             speed: at which it parts now, m/s or rad/s.
             dt: s.
         """
-        apart = maximum(distance, 0.0) * (1.0 / dt)
-        inside = maximum(minimum(distance, 0.0) * (self.error_reduction / dt), -self.recovery)
-        bias = apart + inside
+        bias = self.resting(distance, dt)
         traced = isinstance(self.restitution, Expr)
         if traced or self.restitution > 0.0:
             bounces = (speed < -self.threshold) & (distance + dt * speed < 0.0)
             bounces = bounces & (self.restitution > 0.0) if traced else bounces
             bias = select(bounces, minimum(bias, self.restitution * speed), bias)
         return bias
+
+    def resting(self, distance: Scalar, dt: float) -> Scalar:
+        """What is added to the speed of something that does not bounce; see `approach`."""
+        apart = maximum(distance, 0.0) * (1.0 / dt)
+        inside = maximum(minimum(distance, 0.0) * (self.error_reduction / dt), -self.recovery)
+        return apart + inside

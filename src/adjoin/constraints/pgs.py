@@ -48,11 +48,15 @@ class PGS(ContactModel):
         warm: whether a step begins with the impulses of the one before, less the share `error_reduction` of them: with
             all of them, what sweeps reach only slowly (the rocking of a tall stack) would swing up.
         adjoint: how gradients pass: `UnrolledAdjoint()`, `ImplicitAdjoint()` or `AnticipatingAdjoint()`.
+        time_of_impact: whether what bounces within a step does so when it hits, so that states after an impact have
+            the right derivative to everything that changes when and where it happens. Steps then have rows for every
+            point that can touch, instead of a list.
     """
 
     iterations: int = 20
     warm: bool = False
     adjoint: Adjoint = field(default_factory=UnrolledAdjoint)
+    time_of_impact: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -61,14 +65,20 @@ class PGS(ContactModel):
 
     def solve(self, free: FreeMotion, blocks: Sequence[Block], start: Sequence[Scalar] | None) -> ConstraintSolution:
         """The step with its constraints; see `Solver`."""
-        system = System(free.inertia, free.rhs, blocks, self, free.mass, free.dt)
+        system = System(free.inertia, free.rhs, blocks, self, free.mass, free.dt, self.time_of_impact)
         change, impulses = self.solve_system(system, start)
         change, impulses = self.adjoint.attach(system, change, impulses, free.residual)
         modes = [
             block.mode(impulses[place : place + len(block.rows)])
             for block, place in zip(blocks, system.first_rows, strict=True)
         ]
-        return ConstraintSolution(change, impulses, modes, lambda: system.unsettled_speed(change, impulses))
+        return ConstraintSolution(
+            change,
+            impulses,
+            modes,
+            lambda: system.unsettled_speed(change, impulses),
+            system.late_change(impulses),
+        )
 
     @property
     def tangent(self) -> None:

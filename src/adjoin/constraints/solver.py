@@ -48,12 +48,15 @@ class ConstraintSolution(NamedTuple):
         impulses: The impulses of all rows, in order.
         modes: What each block does: 0 inactive, 1 sticking or holding, 2 slipping.
         residual: Computes how far the solve got, see `step.solver_residual`.
+        late: What of the change did not act on the mean velocity of the step yet, because it came late; nv scalars, or
+            none.
     """
 
     change: list[Scalar]
     impulses: list[Scalar]
     modes: list[Scalar]
     residual: Callable[[], Scalar] = exact
+    late: Sequence[Scalar] = ()
 
 
 class ListedSolution(NamedTuple):

@@ -5,8 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from adjoin.constraints.blocks import Block, ContactBlock, JointFrictionBlock, Row, gains, unsettled_speed
+from adjoin.constraints.blocks import (
+    Block,
+    ContactBlock,
+    JointFrictionBlock,
+    Row,
+    UnilateralBlock,
+    gains,
+    unsettled_speed,
+)
 from adjoin.constraints.contact_model import ContactModel
+from adjoin.constraints.impact import Impact, impact
 from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import inside, maximum
@@ -23,6 +32,7 @@ class System:
         contact: the constants of contact.
         mass: of the robot, kg.
         dt: s.
+        time_of_impact: whether what hits within the step does so at its time; see `impact`.
     """
 
     inertia: Rows
@@ -31,6 +41,7 @@ class System:
     contact: ContactModel
     mass: Scalar
     dt: float
+    time_of_impact: bool = False
 
     @cached_property
     def factor(self) -> Factor:
@@ -66,7 +77,32 @@ class System:
     @cached_property
     def offsets(self) -> list[Scalar]:
         """u of each row, if the velocity did not change."""
-        return [offset for block in self.blocks for offset in block.offsets(self.contact, self.dt)]
+        offsets = [offset for block in self.blocks for offset in block.offsets(self.contact, self.dt)]
+        for place, hit in self.impacts.items():
+            offsets[place] = hit.offset
+        return offsets
+
+    @cached_property
+    def impacts(self) -> dict[int, Impact]:
+        """What each row that only pushes does, by its place, if the time of impacts counts."""
+        if not self.time_of_impact:
+            return {}
+        return {
+            place: impact(self.contact, self.rows[place], dot(self.half_solved[place], self.free_velocity), self.dt)
+            for block, place in zip(self.blocks, self.first_rows, strict=True)
+            if isinstance(block, UnilateralBlock | ContactBlock)
+        }
+
+    def late_change(self, impulses: Sequence[Scalar]) -> list[Scalar]:
+        """What impulses change the velocity by, times the share of the step that was over when they acted."""
+        if not self.impacts:
+            return []
+        late: list[Scalar] = [0.0] * len(self.rows)
+        for block, place in zip(self.blocks, self.first_rows, strict=True):
+            if place in self.impacts:
+                for i in range(place, place + len(block.rows)):
+                    late[i] = self.impacts[place].share * impulses[i]
+        return self.factor.finish_half_solve(self.with_impulses([0.0] * len(self.inertia), late))
 
     @cached_property
     def softness(self) -> list[Scalar]:

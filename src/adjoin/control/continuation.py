@@ -65,7 +65,9 @@ class Continuation:
 def require_contact(label: str, sim: Simulator) -> None:
     """Raise if nothing can touch in a simulator, so that there is nothing to continue from."""
     if not sim.contact_names:
-        raise InputError(f"{label}: continuation is for contacts; in this simulator of {sim.model.name!r} nothing touches")
+        raise InputError(
+            f"{label}: continuation is for contacts; in this simulator of {sim.model.name!r} nothing touches"
+        )
 
 
 def warn_of_no_gradient(label: str, still: int, count: int, kept: str) -> None:

@@ -28,3 +28,9 @@ def move(model: Model, q: Sequence[Scalar], v: Sequence[Scalar], dt: float) -> t
     """
     steps = [joint.type.advance(q[at.q_slice], v[at.v_slice], dt) for joint, at in model.independent_joints]
     return [x for place, _ in steps for x in place], [x for _, velocity in steps for x in velocity]
+
+
+def turned(model: Model, before: Sequence[Scalar], after: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
+    """A velocity or acceleration in the axes of one configuration, written in those of another."""
+    joints = model.independent_joints
+    return [x for joint, at in joints for x in joint.type.turned(before[at.q_slice], after[at.q_slice], v[at.v_slice])]

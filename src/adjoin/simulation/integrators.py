@@ -27,7 +27,7 @@ from adjoin.model.manifold import integrate, rate
 from adjoin.model.parts import WORLD
 from adjoin.simulation.activation import next_activations
 from adjoin.simulation.actuation import Effort, effort_of
-from adjoin.simulation.euler import move, straight
+from adjoin.simulation.euler import move, straight, turned
 from adjoin.simulation.step import Listed, StepResult
 from adjoin.spatial import vector
 from adjoin.spatial.inertia import to_matrix
@@ -109,12 +109,15 @@ class SemiImplicit:
         return state, solver, FreeMotion(inertia, damping, rhs, residual, mass, dt)
 
     def _moved(
-        self, state: State, free: FreeMotion, change: Sequence[Scalar]
+        self, state: State, free: FreeMotion, change: Sequence[Scalar], late: Sequence[Scalar] = ()
     ) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
-        """Return q and v after the step, and the acceleration."""
+        """Return q and v after the step, and the acceleration; q moves with what of the change was not late."""
         change = gyroscopic_change(state, free, change) if self.gyroscopic else change
         following = [a + b for a, b in zip(state.v, change, strict=True)]
-        place, velocity = move(state.robot.model, state.q, following, free.dt)
+        moving = [x - y for x, y in zip(following, late, strict=True)] if late else following
+        place, velocity = move(state.robot.model, state.q, moving, free.dt)
+        if late:
+            velocity = turned(state.robot.model, state.q, place, following)
         return place, velocity, [x / free.dt for x in change]
 
     def _damping(self, effort: Effort, dt: float, robot: Robot) -> Rows:
@@ -148,7 +151,7 @@ class SemiImplicit:
             return self._advance_listed(plant, q, v, start)
         state, free, touching, blocks, solver = self.equations(plant, q, v)
         solution = solver.solve(free, blocks, start)
-        place, velocity, acceleration = self._moved(state, free, solution.change)
+        place, velocity, acceleration = self._moved(state, free, solution.change, solution.late)
         stages = {**_stages(free), "impulses": solution.impulses}
         result = StepResult(place, velocity, acceleration, solution.impulses, touching, solution.modes, stages)
         result = result._replace(

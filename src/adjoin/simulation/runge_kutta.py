@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adjoin.constraints.blocks import Block
 from adjoin.model.model import Model
 from adjoin.simulation.activation import next_activations
-from adjoin.simulation.euler import move
+from adjoin.simulation.euler import move, turned
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.step import StepResult
 from adjoin.spatial.scalar import Scalar
@@ -75,9 +75,3 @@ def chart_rates(model: Model, offset: Sequence[Scalar], v: Sequence[Scalar]) -> 
     """How fast coordinates about the beginning change; see `JointType.chart_rate`."""
     joints = model.independent_joints
     return [x for joint, at in joints for x in joint.type.chart_rate(offset[at.v_slice], v[at.v_slice])]
-
-
-def turned(model: Model, before: Sequence[Scalar], after: Sequence[Scalar], v: Sequence[Scalar]) -> list[Scalar]:
-    """A velocity or acceleration in the axes of one configuration, written in those of another."""
-    joints = model.independent_joints
-    return [x for joint, at in joints for x in joint.type.turned(before[at.q_slice], after[at.q_slice], v[at.v_slice])]

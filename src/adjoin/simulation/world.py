@@ -132,6 +132,13 @@ class World:
         options.setdefault("integrator", INTEGRATORS[model.integrator])
         options.setdefault("contact", Newton() if from_mjcf and terrain is None else PGS())
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
+        if getattr(world.contact, "time_of_impact", False) and (
+            world.as_list or not isinstance(world.integrator, SemiImplicit)
+        ):
+            raise InputError(
+                "Simulator: the time of impact is for steps with rows for every point, by SemiImplicit(); leave out "
+                f"time_of_impact=True, or as_list=True and {type(world.integrator).__name__}()"
+            )
         if world.listed:
             if terrain is not None:
                 raise InputError(
@@ -453,7 +460,7 @@ class Plant:
 
 def is_listed(solver: object) -> bool:
     """Whether a solver takes contacts as a list."""
-    return hasattr(solver, "solve_listed")
+    return hasattr(solver, "solve_listed") and not getattr(solver, "time_of_impact", False)
 
 
 def _only_lists(solver: object) -> bool:
