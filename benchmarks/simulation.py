@@ -1,7 +1,7 @@
 """Contact simulation and its gradient: robots on their feet, time, memory and compile time beside peers.
 
-    python benchmarks/simulation.py [--sections cpu,calls,paper,memory,gpu,compile] [--quick] [--json] [--out FILE]
-                                    [--mjx PYTHON]
+    python benchmarks/simulation.py [--sections cpu,calls,paper,memory,gpu,compile,start] [--quick] [--json]
+                                    [--out FILE] [--mjx PYTHON]
 
 cpu      one core: a Laikago in float64, 4096 of them in float32, and whether time a step grows with their number
 paper    tables 1 to 3 and figures 3 and 8 of Qiao et al., Efficient Differentiable Simulation of Articulated Bodies
@@ -11,6 +11,8 @@ calls    single calls of two links at batch 1: a step, a step and its gradient, 
 memory   peak memory of a gradient of 5,000 steps
 gpu      steps a second of the Go2 and the Ant
 compile  seconds from a model to the results of a step and its gradient, in a process that has compiled nothing
+start    seconds from a file to the gradient of a rollout in the default simulator, in a second process: its kernels are
+         in the cache
 
 By default all that this machine can run. Times on one core are processor time of the thread, ours and the peers'.
 Gradients are of a weighted sum of all states, to the first state and the controls. Memory is the most that a process
@@ -44,7 +46,7 @@ from adjoin.compiler.runtime.interpreter import interpret
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 
-SECTIONS = ("cpu", "calls", "paper", "memory", "gpu", "compile")
+SECTIONS = ("cpu", "calls", "paper", "memory", "gpu", "compile", "start")
 BATCH = 4096
 BATCHES = tuple(1 << k for k in range(12, 19))
 DT = 1e-3
@@ -564,7 +566,41 @@ def compile_child(asked: dict[str, Any]) -> dict[str, float]:
     return {"forward": forward, "both": time.perf_counter() - start, "points": len(sim.contact_names)}
 
 
-CHILDREN = {"memory": memory_child, "interpret": interpret_child, "compile": compile_child, "build": build_child}
+MJCF = """<mujoco><worldbody><geom type="plane" size="5 5 1"/>
+<body pos="0 0 0.5"><freejoint/><geom type="capsule" fromto="-0.2 0 0 0.2 0 0" size="0.05"/>
+<body pos="0.2 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.2 0 -0.1" size="0.04"/></body>
+<body pos="-0.2 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 -0.2 0 -0.1" size="0.04"/></body>
+</body></worldbody></mujoco>"""
+
+
+def starts(report: Report, arguments: Namespace) -> None:
+    """Seconds from a file to a gradient, in a process that finds its kernels in the cache."""
+    for robot in ("laikago", "go2", "ant", "MJCF file"):
+        with tempfile.TemporaryDirectory() as folder:
+            asked = {"what": "start", "robot": robot}
+            first, second = (child(asked, ADJOIN_CACHE_DIR=str(Path(folder, "cache"))) for _ in range(2))
+        note = f"first process {first['both']:.1f} s"
+        report.add(f"{robot}, default simulator, second process, f64", second["both"], "s", 0.5, note=note)
+        report.save()
+
+
+def start_child(asked: dict[str, Any]) -> dict[str, float]:
+    _ = adjoin.robots, adjoin.Simulator  # imported with their modules
+    torch.zeros(1)
+    start = time.perf_counter()
+    model = adjoin.load(MJCF) if asked["robot"] == "MJCF file" else adjoin.robots.load(asked["robot"])
+    sim = adjoin.Simulator(model)
+    state = sim.drop(dtype=torch.float64)
+    q = state.q.clone().requires_grad_()
+    path = sim.rollout(state.replace(q=q), steps=10)
+    path.q[-1].sum().backward()
+    return {"both": time.perf_counter() - start}
+
+
+CHILDREN = {
+    "memory": memory_child, "interpret": interpret_child, "compile": compile_child, "build": build_child,
+    "start": start_child,
+}  # fmt: skip
 
 
 def main() -> None:
@@ -586,7 +622,8 @@ def main() -> None:
     beside = " --mjx PYTHON" if arguments.mjx else ""
     report.tables["command"] = f"python benchmarks/simulation.py --sections {','.join(arguments.sections)}{beside}"
     sections = {
-        "cpu": cpu, "calls": calls, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times
+        "cpu": cpu, "calls": calls, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times,
+        "start": starts,
     }  # fmt: skip
     for name in arguments.sections:
         report.section = name

@@ -88,6 +88,7 @@ class Heightfield:
         centered = (-0.5 * self.spacing[0] * (columns - 1), -0.5 * self.spacing[1] * (rows - 1), 0.0)
         self.origin = centered if origin is None else origin
         self._copy = self.heights
+        self._fingerprint = (self.heights, self.spacing, self.origin)
 
     def heights_like(self, like: torch.Tensor) -> torch.Tensor:
         """Return the heights in the dtype and on the device of a tensor; the last copy is kept."""

@@ -4,6 +4,7 @@
 kernel with the model; `compute` traces several over one state, so that what they have in common is computed once.
 """
 
+import copy
 import ctypes
 import importlib
 import inspect
@@ -16,7 +17,7 @@ import torch
 
 from adjoin import dynamics
 from adjoin.compiler.runtime.bounded import PerOwner
-from adjoin.dynamics.quantity import INPUTS, QUANTITIES, Quantity
+from adjoin.dynamics.quantity import INPUTS, QUANTITIES, Quantity, added_quantities
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, MissingInput, State
 from adjoin.errors import InputError
@@ -177,12 +178,16 @@ def _prepare(address: int, label: str, inputs: tuple[str, ...], quantities: tupl
 
 
 def _compile(model: Model, request: Request) -> Function:
+    model = copy.copy(model)  # a model is to go with its kernels when nobody else holds it
+
     def traced(**values: Any) -> Any:
         return _trace(model, request, tuple(values.values()))
 
     traced.__name__ = f"{request.label}({model.name})"
-    function = Function(traced, request.shapes(model))
-    del vars(function)["__wrapped__"]  # it holds the model, which is to go with its kernels when nobody else holds it
+    wanted = [(label, known.name, known.compute, options) for label, known, options in request.quantities]
+    key = (model, wanted, request.external, request.params, request.reference, request.single, added_quantities())
+    function = Function(traced, request.shapes(model), key)
+    del vars(function)["__wrapped__"]
     return function
 
 

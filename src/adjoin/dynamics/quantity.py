@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from adjoin.compiler.runtime.fingerprint import is_ours
 from adjoin.errors import InputError
 
 INPUTS = ("q", "v", "a", "tau")
@@ -54,6 +55,11 @@ def quantity(name: str, *inputs: str, square: bool = False) -> Callable[[Callabl
         return compute
 
     return register
+
+
+def added_quantities() -> tuple[Callable[..., Any], ...]:
+    """Return the functions of the quantities that are not this library's: what else decides what is traced."""
+    return tuple(known.compute for known in QUANTITIES.values() if not is_ours(known.compute))
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -26,6 +26,7 @@ from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Table
 from adjoin.compiler.runtime.kernel import Kernel
 from adjoin.compiler.runtime.operator import arrange, call, check_tensor
+from adjoin.compiler.runtime.trace_cache import stored
 from adjoin.errors import InputError
 from adjoin.progress import announced
 from adjoin.simulation.rolled import Prepared, RolledOut, kept_steps, remember
@@ -48,6 +49,9 @@ class Rollout:
         streams: name -> shape of one element.
         constants: name -> shape, or `Table(shape)`; one for the batch or one per environment.
         alive: of the last carry, whether gradients pass: an environment where it does not hold gets exactly 0.
+        key: everything that decides what the step computes; with it, a process that finds the kernels in the cache does
+            not trace. See `stored`.
+        notes: what the step fills as it is traced; it is filled from the cache otherwise.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class Rollout:
         streams: Shapes,
         constants: Shapes,
         alive: Callable[[Values], Any] | None = None,
+        key: tuple[Any, ...] | None = None,
+        notes: dict[str, Any] | None = None,
     ):
         self.name, self._alive, self.guarded = name, alive, alive is not None
         self.carry = tuple(TensorSpec(key, shape) for key, shape in carry.items())
@@ -67,20 +73,29 @@ class Rollout:
             for key, shape in constants.items()
         )
         once = [replace(slot, steps=None) for slot in (*self.carry, *self.streams, *self.constants)]
-        self.outputs: tuple[str, ...] = ()
+        self._key = None if key is None else ("rollout", name, *self._parts(), alive, *key)
+        labels: tuple[str, ...] = ()
+        notes = {} if notes is None else notes
 
         def one(**values: Any) -> tuple[Any, ...]:
             parts = [{slot.name: values[slot.name] for slot in slots} for slots in self._parts()]
+            nonlocal labels
             following, outputs = step(*parts)
-            self.outputs = tuple(outputs)
+            labels = tuple(outputs)
             return tuple([following[slot.name] for slot in self.carry] + list(outputs.values()))
 
-        with announced(f"tracing {name}"), uncollected():
-            self.step, _ = trace(f"{name}_step", one, once)
-            self.kernel = Kernel(self._forward())
+        def make() -> tuple[Program, Any]:
+            with announced(f"tracing {name}"), uncollected():
+                program, _ = trace(f"{name}_step", one, once)
+            return program, (labels, notes)
+
+        self.step, (self.outputs, filled) = stored(self._keyed("step"), make, is_launched=False)
+        notes.update(filled)
+        with uncollected():
+            self.kernel = Kernel(stored(self._keyed("forward"), lambda: (self._forward(), None))[0])
         self._backward_kernels: BoundedCache[Kernel] = BoundedCache(64)
         self.prepared: Prepared = ()
-        self._arguments = (name, step, carry, streams, constants, alive)
+        self._arguments = (name, step, carry, streams, constants, alive, key, notes)
 
     def __repr__(self) -> str:
         parts = {"carry": self.carry, "streams": self.streams, "constants": self.constants}
@@ -89,6 +104,10 @@ class Rollout:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments  # a copy is traced again: its kernels come from the cache on disk
+
+    def _keyed(self, *parts: Any) -> tuple[Any, ...] | None:
+        """The key of one of its programs."""
+        return None if self._key is None else (*self._key, *parts)
 
     def _given_carry(self, given: Sequence[bool]) -> list[TensorSpec]:
         return [slot for slot, is_given in zip(self.carry, given, strict=False) if is_given]
@@ -226,9 +245,13 @@ class Rollout:
         """Return the kernel of the backward launch: see `_backward`, made when first asked for."""
         key = (wanted, given, shared, whole)
 
-        def compute() -> Kernel:
+        def make() -> tuple[Program, None]:
             with announced(f"differentiating {self.name}"), uncollected():
-                return Kernel(self._backward(*key))
+                return self._backward(*key), None
+
+        def compute() -> Kernel:
+            with uncollected():
+                return Kernel(stored(self._keyed("backward", *key), make)[0])
 
         return self._backward_kernels.get(key, compute)
 

@@ -25,7 +25,7 @@ from adjoin.simulation.clearance import set_down
 from adjoin.simulation.diagnostics import Diagnostics, diagnosed
 from adjoin.simulation.start import start_state, warn_if_inside_ground
 from adjoin.simulation.state import FINE, Contacts, SimulatorState, Trajectory
-from adjoin.simulation.step import STEP_VALUES, Integrator
+from adjoin.simulation.step import STEP_VALUES, Integrator, added_functions
 from adjoin.simulation.world import Plant, Residual, Values, World, is_listed
 from adjoin.simulation.world_rollout import Outputs, WorldRollout, input_name, plant_of, trajectory
 from adjoin.trace import detach, guard
@@ -543,7 +543,8 @@ class Simulator:
             return traced(plant_of(self.world, values), carry, **{name: values[name] for name in more})
 
         of_world.__name__ = f"{name}({self.model.name})"
-        return self._kernels.get((name, tuple(shapes.items())), lambda: Function(of_world, {**shapes, **more}))
+        key = (name, self.world, added_functions())
+        return self._kernels.get((name, tuple(shapes.items())), lambda: Function(of_world, {**shapes, **more}, key))
 
     def _call(
         self,

@@ -12,9 +12,11 @@ import torch
 
 from adjoin.collision.contact_list import ContactList, Visit
 from adjoin.collision.point import FAR
+from adjoin.compiler.runtime.fingerprint import is_ours
 from adjoin.constraints.blocks import Block
 from adjoin.constraints.rows import Contact
 from adjoin.constraints.solver import exact
+from adjoin.dynamics.quantity import added_quantities
 from adjoin.simulation.state import Contacts
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import detach, select, to_float
@@ -152,6 +154,11 @@ def step_value(function: Callable[[Step], Any]) -> Callable[[Step], Any]:
     """Register a function of a step under its own name: outputs and traced functions may then ask for it."""
     STEP_VALUES[function.__name__] = function
     return function
+
+
+def added_functions() -> tuple[Callable[..., Any], ...]:
+    """Return the functions of steps and of states that are registered and not this library's."""
+    return (*added_quantities(), *[function for function in STEP_VALUES.values() if not is_ours(function)])
 
 
 def array(values: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from adjoin.errors import InputError
 from adjoin.simulation.arguments import Argument, bind
 from adjoin.simulation.rollout import Rollout
 from adjoin.simulation.state import FINE, SimulatorState, Trajectory, map_structure
-from adjoin.simulation.step import STEP_VALUES
+from adjoin.simulation.step import STEP_VALUES, added_functions
 from adjoin.simulation.world import Plant, Values, World
 
 Outputs = Sequence[str] | Mapping[str, str | Callable[..., Any]]
@@ -150,7 +150,8 @@ class WorldRollout:
         streams = {name: x.shape for name, x in inputs.items() if x.streamed}
         constants = {name: x.shape for name, x in inputs.items() if not x.streamed}
         name = f"{self.label}({self.world.model.name})"
-        rollout = Rollout(name, step, self.world.carry, streams, constants, is_fine)
+        key = (self.world, self.controller, dict(wanted), tuple(nudged), added_functions())
+        rollout = Rollout(name, step, self.world.carry, streams, constants, is_fine, key, structure)
         return rollout, structure
 
     def _control(self, carry: Values, values: Values) -> np.ndarray:

@@ -13,11 +13,12 @@ from torch.autograd import forward_ad
 from adjoin.compiler.autodiff.derivatives import vjp
 from adjoin.compiler.ir import pytree as tree
 from adjoin.compiler.ir.graph import uncollected
-from adjoin.compiler.ir.program import TensorSpec, trace
+from adjoin.compiler.ir.program import Program, TensorSpec, trace
 from adjoin.compiler.runtime.backend import find_target, prebuild
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.kernel import BITS, Kernel
 from adjoin.compiler.runtime.operator import arrange, call_first, call_prepared, check_tensor
+from adjoin.compiler.runtime.trace_cache import stored
 from adjoin.errors import InputError, TraceError
 from adjoin.progress import announced
 
@@ -50,19 +51,31 @@ class Integer:
 class Function:
     """A traced function as a torch operator. Made by `function`; call it with tensors.
 
+    Args:
+        traced: the function.
+        inputs: see `function`.
+        key: everything that decides what the function computes; with it, a process that finds the kernel in the cache
+            does not trace. See `stored`.
+
     Attributes:
         kernel: the compiled program and its derivatives.
     """
 
-    def __init__(self, traced: Callable[..., Any], inputs: dict[str, Any]):
+    def __init__(self, traced: Callable[..., Any], inputs: dict[str, Any], key: tuple[Any, ...] | None = None):
         self.name = getattr(traced, "__name__", "function")
         self._integers = [name for name, shape in inputs.items() if shape is Integer or isinstance(shape, Integer)]
         self._specs = [_spec(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
         self._names = list(inputs)
         if not self._specs:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")
-        with announced(f"tracing {self.name}"), uncollected():
-            program, self._structure = trace(self.name, traced, self._specs, self._integers)
+        name, specs, integers = self.name, self._specs, self._integers
+
+        def make() -> tuple[Program, Any]:
+            with announced(f"tracing {name}"), uncollected():
+                return trace(name, traced, specs, integers)
+
+        program, self._structure = stored(None if key is None else ("function", name, specs, integers, *key), make)
+        with uncollected():
             self.kernel = Kernel(program)
         self._plain = [(len(spec.shape), spec.shape) for spec in self._specs]
         self._arity = -1 if self._integers else len(self._specs)

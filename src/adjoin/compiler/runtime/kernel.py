@@ -14,6 +14,7 @@ from adjoin.compiler.runtime.backend import Executable, backend_for
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.fork import ForkSafeLock
 from adjoin.compiler.runtime.signature import signature
+from adjoin.compiler.runtime.trace_cache import stored
 from adjoin.errors import CompileError
 from adjoin.progress import announced
 
@@ -71,19 +72,26 @@ class Kernel:
 
     def vjp(self, wanted: tuple[bool, ...], seeded: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
         """Return the kernel of the vector-Jacobian product, see `adjoin.compiler.autodiff.derivatives.vjp`."""
-        return self._derivative(("vjp", wanted, seeded), lambda: vjp(self.program, wanted, seeded))
+        program = self.program  # the derivative may hold it, but not this kernel
+        return self._derivative(("vjp", wanted, seeded), lambda: vjp(program, wanted, seeded))
 
     def jvp(self, moved: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
         """Return the kernel of the Jacobian-vector product, see `adjoin.compiler.autodiff.derivatives.jvp`."""
-        return self._derivative(("jvp", moved), lambda: jvp(self.program, moved))
+        program = self.program
+        return self._derivative(("jvp", moved), lambda: jvp(program, moved))
 
     def _derivative(
         self, key: tuple[Any, ...], differentiate: Callable[[], tuple[Program, list[int]]]
     ) -> tuple["Kernel", list[int]]:
+        name = self.program.name
+
+        def make() -> tuple[Program, list[int]]:
+            with announced(f"differentiating {name}"), uncollected():
+                return differentiate()
+
         def compute() -> tuple[Kernel, list[int]]:
-            with announced(f"differentiating {self.program.name}"), uncollected():
-                program, positions = differentiate()
-                return Kernel(program), positions
+            program, positions = stored((name, self.key, *key), make)
+            return Kernel(program), positions
 
         return self._variants.get(key, compute)
 
