@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from adjoin.model.equality import EqualityConstraint
     from adjoin.model.joint import Joint, Mimic
     from adjoin.model.model import Model
-    from adjoin.model.parts import Actuator, Body, Frame, Geometry, Keyframe
+    from adjoin.model.parts import Actuator, Body, Frame, Geometry, HeightGrid, Keyframe
     from adjoin.model.sensor import Sensor
     from adjoin.model.tendon import Tendon, Waypoint
     from adjoin.simulation.arguments import PerEnvironment
@@ -77,6 +77,7 @@ __all__ = [
     "Frame",
     "FrameConstraint",
     "Geometry",
+    "HeightGrid",
     "Heightfield",
     "ImplicitAdjoint",
     "Integer",
@@ -213,7 +214,7 @@ _MODULES = {
     "adjoin.model.equality": ("EqualityConstraint",),
     "adjoin.model.joint": ("Joint", "Mimic"),
     "adjoin.model.model": ("Model",),
-    "adjoin.model.parts": ("Actuator", "Body", "Frame", "Geometry", "Keyframe"),
+    "adjoin.model.parts": ("Actuator", "Body", "Frame", "Geometry", "HeightGrid", "Keyframe"),
     "adjoin.model.sensor": ("Sensor",),
     "adjoin.model.tendon": ("Tendon", "Waypoint"),
     "adjoin.simulation.arguments": ("PerEnvironment",),

@@ -34,6 +34,9 @@ def test_the_calls_of_its_quick_start():
     pose, jacobian = bard.forward_kinematics(model, data, foot), bard.jacobian(model, data, foot)
     local, again = bard.jacobian(model, data, foot, reference_frame="local", return_pose=True)
     assert torch.equal(again, pose)
+    assert torch.equal(bard.jacobian(model, bard.create_data(model), foot, q=q), jacobian)
+    with pytest.raises(ValueError, match="velocity"):
+        bard.aba(model, bard.update_kinematics(model, bard.create_data(model), q), tau)
     acceleration = bard.spatial_acceleration(model, data, qdd, foot, reference_frame="local")
     other = pinocchio.buildModelFromUrdf(str(GO2), pinocchio.JointModelFreeFlyer())
     theirs, rates = joint_order.to_pinocchio(model.robot, other, q, qd)

@@ -71,7 +71,6 @@ MJCFS = mjcf_files()
 # What these have that is not simulated; they load with unsupported="warn".
 UNSUPPORTED: dict[str, tuple[str, ...]] = {
     "mujoco/model.xml": (
-        "height fields (#1)",
         "sensors of kind force (sensor6)",
         "sensors of kind torque (sensor7)",
     ),

@@ -184,7 +184,7 @@ def test_repairs_are_made_only_when_asked_for():
         ),
         ({"accept": ("axis",)}, "accept: no flaw 'axis'; accept takes: mass, inertia"),
         ({"accept": "mass"}, "accept='mass' is a string; pass a collection of names such as ('mass',)"),
-        ({"meshes": "all"}, "meshes='all' is not one of 'hull', 'ignore'"),
+        ({"meshes": "all"}, "meshes='all' is not one of 'hull', 'exact', 'ignore'"),
         ({"unsupported": "ignore"}, "unsupported='ignore' is not one of 'error', 'warn'"),
     ],
 )

@@ -167,13 +167,12 @@ def test_the_archives_in_mujocos_wheel_load_unpacked(archive, tmp_path):
         pytest.skip("this wheel has no archives")
     zipfile.ZipFile(path).extractall(tmp_path)
     (file,) = tmp_path.rglob("*.xml")
-    with pytest.warns(ModelWarning, match="height fields"):
-        model = adjoin.load(file, unsupported="warn")
+    model = adjoin.load(file, strict=True)
     m = mujoco.MjModel.from_xml_path(str(file))
-    assert len(model.geometries) == m.ngeom - 1
-    for shape, position in zip(model.geometries, m.geom_pos, strict=False):
+    assert len(model.terrain) == 1
+    for shape, position in zip(model.geometries, m.geom_pos, strict=True):
         same(shape.position, position, shape.name)
-        assert len(shape.vertices) == 8
+        assert len(shape.vertices) == (8 if shape.name != model.terrain[0].name else 0)
 
 
 def test_looks_are_not_read():

@@ -135,12 +135,12 @@ def test_readings_have_gradients():
 
 def test_sensors_that_are_left_out_are_named():
     head, tail = ROBOT.split("<sensor>")
-    camera = '<sensor><clock name="time"/><force name="pulled" site="plumb"/>'
+    camera = '<sensor><user name="own" dim="1"/><force name="pulled" site="plumb"/>'
     text = f"{head}{camera}{tail}"
-    with pytest.warns(ModelWarning, match=r"sensors of kind clock \(time\)[\s\S]*kind force \(pulled\)"):
+    with pytest.warns(ModelWarning, match=r"sensors of kind user \(own\)[\s\S]*kind force \(pulled\)"):
         model = adjoin.load(text)
     assert len(model.sensors) == len(adjoin.load(ROBOT).sensors)
-    with pytest.raises(ModelError, match=r"sensors of kind clock \(time\)"):
+    with pytest.raises(ModelError, match=r"sensors of kind user \(own\)"):
         adjoin.load(text, strict=True)
 
 

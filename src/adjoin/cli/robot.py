@@ -32,7 +32,7 @@ def add_robot(parser: argparse.ArgumentParser, many: bool = False, default: str 
     action.completer = completions  # type: ignore[attr-defined]
     group = parser.add_argument_group("loading, for files")
     group.add_argument("--floating-base", action="store_true", help="put a free joint under the root link of a URDF")
-    group.add_argument("--meshes", choices=("hull", "ignore"), help="collision meshes as hulls, or left out")
+    group.add_argument("--meshes", choices=("hull", "exact", "ignore"), help="collision meshes as hulls, or left out")
     group.add_argument(
         "--accept", action="append", default=[], choices=("mass", "inertia"), help="take a flaw as it is; repeatable"
     )

@@ -8,6 +8,7 @@ from typing import Any
 from adjoin.collision.core import bounds, core_of
 from adjoin.collision.records import Records, indices_table
 from adjoin.collision.shape import Shape, Vertices
+from adjoin.collision.terrain import OnTerrain
 from adjoin.dynamics.state import State
 from adjoin.model.parts import Geometry
 from adjoin.spatial import vector
@@ -30,6 +31,7 @@ class Shapes:
 
     def __init__(self, state: State, used: Sequence[int]):
         robot = state.robot
+        self.terrain = robot.terrain if isinstance(robot, OnTerrain) else None
         geometries = [robot.model.geometries[index] for index in used]
         bodies = sorted({geometry.body for geometry in geometries})
         poses = scratch([x for body in bodies for x in _flat(state.pose(body))], checked=False)
@@ -65,15 +67,19 @@ class Shapes:
         """Return the origin of a shape in the world, m."""
         return vector.vector3([self.poses[i * 12 + 9 + k] for k in range(3)])
 
-    def shape(self, kind: Any, i: Any) -> Shape:
-        """A shape, by its place among those that can touch."""
+    def shape(self, kind: Any, i: Any) -> Any:
+        """A shape, by its place among those that can touch; terrain as a `Terrain`."""
+        if kind == "terrain":
+            return self.terrain
         vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most) if kind == "hull" else ()
         return Shape(kind, vector.vector3(self.sizes[i]), self.pose(i), vertices)
 
 
 def spheres_near(shapes: Shapes, kinds: tuple[str, str], a: Any, b: Any, margin: Scalar) -> Any:
-    """Whether bounding spheres are nearer than the margin; of a plane, whether the sphere is."""
+    """Whether bounding spheres are nearer than the margin; of a plane, whether the sphere is. Terrain always is."""
     apart = vector.subtract(shapes.center(a), shapes.center(b))
+    if kinds[1] == "terrain":
+        return vector.dot(apart, apart) < math.inf
     if kinds[1] == "plane":
         axis = vector.vector3([shapes.poses[b * 12 + 3 * k + 2] for k in range(3)])
         return vector.dot(axis, apart) < shapes.radii[a][0] + margin

@@ -22,6 +22,7 @@ from adjoin.collision.pairs import Pair
 from adjoin.collision.point import Point
 from adjoin.collision.records import Records, indices_table
 from adjoin.collision.shape import Shape
+from adjoin.collision.terrain import Terrain
 from adjoin.compiler.ir.graph import Graph, tracing
 from adjoin.dynamics.state import State
 from adjoin.model.model import Model
@@ -86,17 +87,27 @@ class Candidates:
     max_contacts: int
 
     @classmethod
-    def of(cls, model: Model, pairs: Sequence[Pair], max_contacts: int | None = None) -> "Candidates":
-        """Order the pairs of a model; by default there is room for what a robot and loose bodies need."""
+    def of(
+        cls, model: Model, pairs: Sequence[Pair], max_contacts: int | None = None, terrain: int | None = None
+    ) -> "Candidates":
+        """Order the pairs of a model.
+
+        Args:
+            model: the robots and what is around them.
+            pairs: the shapes that can touch.
+            max_contacts: how many contacts an environment may have; by default what a robot and loose bodies need.
+            terrain: the shape that terrain takes the place of.
+        """
         by_kinds: dict[tuple[str, str], list[Pair]] = {}
         for pair in pairs:
-            kinds = model.geometries[pair.first].kind, model.geometries[pair.second].kind
+            a, b = ("terrain" if i == terrain else model.geometries[i].kind for i in (pair.first, pair.second))
+            kinds = (a, b)
             if kinds not in NARROW_PHASE:
                 pair, kinds = pair.swapped(), (kinds[1], kinds[0])
             by_kinds.setdefault(kinds, []).append(pair)
         ordered, groups = [], []
         # Sweeps visit what rests on planes last, as what carries the others.
-        for kinds in sorted(NARROW_PHASE, key=lambda kinds: kinds[1] == "plane"):
+        for kinds in sorted(NARROW_PHASE, key=lambda kinds: kinds[1] in ("plane", "terrain")):
             if kinds in by_kinds:
                 groups.append(Group(NARROW_PHASE[kinds], kinds, len(ordered), len(by_kinds[kinds])))
                 ordered += by_kinds[kinds]
@@ -181,7 +192,7 @@ class ContactList(NamedTuple):
         return [[rows[i * width + k] for k in range(width)] for i in range(size)]
 
 
-Tangent = Callable[[Shape, Shape, Vector3], Vector3]
+Tangent = Callable[[Shape, Any, Vector3], Vector3]
 """A direction across the normal of a contact of two shapes."""
 
 
@@ -260,7 +271,7 @@ def find_contacts(
                     carry = when(any_environment(touches) & room, claim, carry, detached=True)
                 return carry
 
-            if group.kinds in CHEAP:
+            if group.kinds in CHEAP or group.kinds[1] == "terrain":
                 return when(any_environment(near), test, carry, detached=True)
 
             def test_boxes(carry: Any) -> Any:
@@ -324,6 +335,8 @@ def _points(kinds: tuple[str, str]) -> int:
         numbers = [graph.fresh("input", (), (0, i)) for i in range(15)]
         corners = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         a, b = (Shape(kind, vector.vector3(numbers[:3]), transform(numbers[3:]), corners) for kind in kinds)  # type: ignore[arg-type]
+        if kinds[1] == "terrain":
+            b = Terrain(vector.ZERO, (1.0, 1.0), 2, 2, lambda row, column: numbers[0])
         return len(NARROW_PHASE[kinds].search(a, b))
 
 

@@ -90,6 +90,13 @@ class Heightfield:
         self._copy = self.heights
         self._fingerprint = (self.heights, self.spacing, self.origin)
 
+    @classmethod
+    def of(cls, model: Model) -> "Heightfield | None":
+        """Return the terrain of a model, in the frame of the plane that it takes the place of; None if it has none."""
+        for grid in model.terrain:
+            return cls(torch.tensor(grid.heights, dtype=torch.float64), grid.spacing, grid.origin)
+        return None
+
     def heights_like(self, like: torch.Tensor) -> torch.Tensor:
         """Return the heights in the dtype and on the device of a tensor; the last copy is kept."""
         if self._copy.dtype != like.dtype or self._copy.device != like.device:
@@ -102,14 +109,16 @@ class Heightfield:
 
 
 class OnTerrain(Robot):
-    """A robot with terrain in the place of the shape "ground".
+    """A robot with terrain in the place of one of its shapes.
 
     Attributes:
+        ground: the index of that shape.
         terrain: the ground.
     """
 
     def __init__(self, model: Model, given: Mapping[str, Any], ground: int, field: Heightfield, look_up: LookUp):
         super().__init__(model, given)
+        self.ground = ground
         self.terrain = field.at(self.geometries[ground][1], look_up)
 
 

@@ -140,7 +140,7 @@ class Data:
     def velocity(self, function: str) -> torch.Tensor:
         """Return qd, or raise what is missing."""
         if self.qd is None:
-            raise InputError(f"{function}: call update_kinematics(model, data, q, qd) first, with qd")
+            raise InputError(f"{function}: the velocity is missing; call update_kinematics(model, data, q, qd) first")
         return self.qd
 
 
@@ -182,12 +182,18 @@ def forward_kinematics(model: Model, data: Data, frame_id: int, *, q: torch.Tens
 
 
 def jacobian(
-    model: Model, data: Data, frame_id: int, *, reference_frame: str = "world", return_pose: bool = False
+    model: Model,
+    data: Data,
+    frame_id: int,
+    *,
+    q: torch.Tensor | None = None,
+    reference_frame: str = "world",
+    return_pose: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Return the Jacobian of a link, (B, 6, nv), rows [linear; angular], and its pose (B, 4, 4) if asked for."""
-    q, name = data.position("jacobian"), model.frames[frame_id]
+    q, name = data.position("jacobian") if q is None else q, model.frames[frame_id]
     matrix = jacobians.jacobian(model.robot, q, name, _reference(reference_frame))
-    return (matrix, forward_kinematics(model, data, frame_id)) if return_pose else matrix
+    return (matrix, forward_kinematics(model, data, frame_id, q=q)) if return_pose else matrix
 
 
 def rnea(model: Model, data: Data, qdd: torch.Tensor, *, gravity: torch.Tensor | None = None) -> torch.Tensor:

@@ -16,6 +16,7 @@ from adjoin.collision.branchless import choose
 from adjoin.collision.contact_list import Candidates, Tangent
 from adjoin.collision.records import Records
 from adjoin.collision.shape import Shape
+from adjoin.collision.terrain import Terrain
 from adjoin.constraints.contact_rows import ContactFrame, ContactRows
 from adjoin.constraints.impedance import softness
 from adjoin.constraints.minimization import Problem, solve_accelerations
@@ -313,11 +314,11 @@ class SoftContacts(ContactRows):
         return loop(self.contacts.count, body, residuals, at_most=self.candidates.slots)
 
 
-def tangent(a: Shape, b: Shape, normal: Vector3) -> Vector3:
+def tangent(a: Shape, b: Shape | Terrain, normal: Vector3) -> Vector3:
     """The direction across a normal that MuJoCo chooses: along a capsule on a plane, else near y or z."""
     upright = abs(normal[1]) < 0.5
     hint = (0.0, select(upright, 1.0, 0.0), select(upright, 0.0, 1.0))
-    if (a.kind, b.kind) == ("capsule", "plane"):
+    if isinstance(b, Shape) and (a.kind, b.kind) == ("capsule", "plane"):
         along = vector.subtract(a.axis, vector.scale(vector.dot(a.axis, normal), normal))
         hint = choose(vector.dot(along, along) > 1e-20, along, hint)
     across = vector.subtract(hint, vector.scale(vector.dot(hint, normal), normal))

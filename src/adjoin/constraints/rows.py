@@ -95,7 +95,7 @@ def contacts(state: State, pairs: Sequence[Pair], elliptic: bool) -> list[Contac
 def between(state: State, pair: Pair) -> list[Point]:
     """The points of contact of two shapes; ground may be terrain."""
     first, robot = shape(state, pair.first), state.robot
-    if isinstance(robot, OnTerrain) and robot.model.geometries[pair.second].name == GROUND:
+    if isinstance(robot, OnTerrain) and pair.second == robot.ground:
         return terrain_points(first, robot.terrain)
     return points(first, shape(state, pair.second))
 

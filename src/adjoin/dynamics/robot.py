@@ -11,7 +11,7 @@ from adjoin.model.parts import WORLD
 from adjoin.spatial import mass_moments, vector
 from adjoin.spatial.inertia import Symmetric3
 from adjoin.spatial.mass_moments import MassMoments
-from adjoin.spatial.motion import Spatial, Transform
+from adjoin.spatial.motion import Spatial, Transform, transform_inverse, transform_multiply
 from adjoin.spatial.rotation import from_quaternion, quaternion_normalize
 from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.spatial.vector import Matrix3, Vector3
@@ -95,6 +95,28 @@ class Robot:
     def coupled(self) -> bool:
         """Return whether one coordinate moves several joints, so that recursions over joints alone do not apply."""
         return any(joint.mimic for joint in self.model.joints)
+
+    def move_mocap(self, poses: Sequence[Scalar]) -> None:
+        """Put the model's mocap links, and what hangs on them, elsewhere.
+
+        Args:
+            poses: position and quaternion of each, seven scalars each.
+        """
+        model, trees = self.model, self.model.trees
+        for k, name in enumerate(model.mocap):
+            own = model.frames[model.frame_index(name)]
+            back = transform_inverse((own.rotation, own.position))
+            x, y, z, *turn = poses[7 * k : 7 * k + 7]
+            moved = (from_quaternion(quaternion_normalize((turn[0], turn[1], turn[2], turn[3]))), (x, y, z))
+            parts = (
+                (self.frames, [f.body if f.tree == name else None for f in model.frames]),
+                (self.geometries, [g.body if trees.get(g.link, "") == name else None for g in model.geometries]),
+                (self.placements, [b.parent if trees.get(b.name, "") == name else None for b in model.bodies]),
+            )
+            for placed, bodies in parts:
+                for i, body in enumerate(bodies):
+                    if body == WORLD:
+                        placed[i] = transform_multiply(moved, transform_multiply(back, placed[i]))
 
     def ancestors(self, body: int) -> list[int]:
         """Return the body and what it hangs on, up to the root; none for the world."""

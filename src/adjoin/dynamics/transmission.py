@@ -28,10 +28,13 @@ class Transmission(NamedTuple):
 
 
 def transmissions_of(state: State) -> list[Transmission]:
-    """Return those of all actuators; of adhesion, without arms: they depend on what touches."""
+    """Return those of all actuators; of adhesion with the arms that the step has noted: they depend on what touches."""
     if "transmissions" not in state.computed:
         gears = iter(state.robot.numbers("actuator_gear"))
         found = [transmission_of(state, a, [next(gears) for _ in a.gear]) for a in state.robot.model.actuators]
+        for k, arms in enumerate(state.computed.get("adhesion", ())):
+            if arms:
+                found[k] = Transmission(0.0, arms)
         state.computed["transmissions"] = found
     return state.computed["transmissions"]
 

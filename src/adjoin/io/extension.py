@@ -33,7 +33,7 @@ from adjoin.model.description import Description, JointDescription, KeyframeDesc
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.fluid import FluidShape, Medium
 from adjoin.model.joint import Joint, Mat3, Vec3
-from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry
+from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, ContactPair, Geometry, HeightGrid
 from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon, Waypoint
 from adjoin.spatial.rotation import from_rpy, tidy
@@ -60,6 +60,7 @@ UNLIMITED: dict[str, tuple[str, float]] = {
     "no_effort": ("effort_limit", math.inf),
 }
 _MAX_HULL = 10_000
+_MAX_HEIGHTS = 1_000_000
 
 Item = TypeVar("Item")
 
@@ -95,6 +96,8 @@ def read(block: Element, description: Description) -> None:
         "tendon": reader.tendon,
         "equality": reader.equality,
         "sensor": reader.sensor,
+        "terrain": reader.terrain,
+        "mocap": reader.mocap,
         "medium": reader.medium,
         "pair": reader.pair,
     }
@@ -234,6 +237,22 @@ class _Reader:
     def sensor(self, element: Element) -> None:
         self.description.sensors.append(record_of(element, Sensor, name=element.name()))
 
+    def terrain(self, element: Element) -> None:
+        _known(element, "name", "shape", self.shapes)
+        count, rows = len(element.text("heights").split()), max(element.integer("rows", 0), 1)
+        if count % rows or count > _MAX_HEIGHTS:
+            element.fail(
+                f"heights has {count} numbers", f"it needs as many in each of {rows} rows, {_MAX_HEIGHTS} at most"
+            )
+        flat, width = element.numbers("heights", count), count // rows
+        heights = tuple(flat[i : i + width] for i in range(0, count, width))
+        x, y = element.numbers("spacing", 2)
+        origin = vector3(element.numbers("origin", 3))
+        self.description.terrain.append(HeightGrid(element.name(), heights, (x, y), origin))
+
+    def mocap(self, element: Element) -> None:
+        self.description.mocap.append(self._link(element, "name").name)
+
     def medium(self, element: Element) -> None:
         shapes = tuple(record_of(child, FluidShape) for child in element.children)
         self.description.medium = record_of(element, Medium, shapes=shapes)
@@ -257,8 +276,10 @@ class _Reader:
                 actuator = _known(child, "name", "actuator", self.actuators)
                 key.control[actuator.name] = child.number("control", 0.0)
                 key.activation[actuator.name] = child.number("activation", 0.0)
+            elif child.tag == "mocap":
+                key.mocap[self._link(child, "name").name] = child.numbers("pose", 7)
             else:
-                child.fail("unknown element in <keyframe>", "it may have: joint, actuator")
+                child.fail("unknown element in <keyframe>", "it may have: joint, actuator, mocap")
         self.description.keyframes.append(key)
 
     def exclude(self, element: Element) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-DIRECTIONS = 128
+DIRECTIONS = MAX_VERTICES = 128
 _CHUNK = 1 << 14
 
 

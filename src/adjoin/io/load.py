@@ -68,7 +68,8 @@ def load(
         floating_base: put a free joint named "root_joint" under the root link. Only for URDF: MJCF says it itself.
         root: keep only this link and what hangs on it; the link becomes the base.
         lock: joints to weld, by name, each at a value (rad, m; as many numbers as the joint has in q).
-        meshes: "hull" reads collision meshes (STL, OBJ, Collada, glTF) as convex hulls; "ignore" leaves them out.
+        meshes: "hull" reads collision meshes (STL, OBJ, Collada, glTF) as convex hulls of at most 128 vertices; "exact"
+            as hulls with all their vertices, which touch as MuJoCo's do and take longer; "ignore" leaves them out.
         folder: where relative file names start, for a robot given as text or bytes.
         packages: folders of package:// addresses, by package name; others are searched for, see `adjoin.io.paths`.
         allow: folders beyond the robot's own collection that files may be read from.
@@ -91,7 +92,7 @@ def load(
     """
     check_names(accept, repair)
     for argument, value, valid in (
-        ("meshes", meshes, ("hull", "ignore")),
+        ("meshes", meshes, ("hull", "exact", "ignore")),
         ("unsupported", unsupported or "error", ("error", "warn")),
     ):
         if value not in valid:

@@ -16,8 +16,9 @@ import numpy as np
 
 from adjoin.errors import Finding, Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
-from adjoin.io.hull import convex_hull
-from adjoin.io.mjcf_mechanism import Mechanism, Names
+from adjoin.io.hull import MAX_VERTICES, convex_hull
+from adjoin.io.mjcf_compiled import Compiled, unique_names
+from adjoin.io.mjcf_mechanism import Mechanism, Names, first_of
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.mjcf_sensors import Sensors
 from adjoin.io.paths import Files
@@ -25,7 +26,7 @@ from adjoin.io.xml import Element
 from adjoin.model.description import Description, JointDescription, KeyframeDescription, LinkDescription
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
-from adjoin.model.parts import INITIAL, WORLD, Actuator, ContactPair, Geometry
+from adjoin.model.parts import INITIAL, WORLD, Actuator, ContactPair, Geometry, HeightGrid
 from adjoin.model.sensor import Sensor
 from adjoin.spatial.inertia import rotate
 from adjoin.spatial.motion import Transform, transform_compose
@@ -68,12 +69,13 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
     Args:
         root: its `<mujoco>` element.
         files: what includes and meshes it may reach.
-        meshes: "hull" reads meshes as convex hulls, "ignore" leaves them out as shapes (they still give inertia).
+        meshes: "hull" reads meshes as convex hulls, "exact" with all their vertices, "ignore" leaves them out as shapes
+            (they still give inertia).
         unsupported: "error" to refuse parts that are not simulated, "warn" to leave them out.
     """
     where = Location(root.where.file)
     mujoco, compiled = compile_document(scan(root, files), where, root.findings)
-    reader = _Reader(mujoco, compiled, where, meshes)
+    reader = _Reader(mujoco, Compiled(compiled), where, meshes)
     try:
         description = reader.description(root.attributes.get("model", "MuJoCo Model"))
     except ModelError as error:
@@ -90,7 +92,7 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
 @dataclass
 class _Reader:
     mujoco: Any
-    m: Any
+    m: Compiled
     where: Location
     meshes: str
     body_names: list[str] = field(default_factory=list)
@@ -98,6 +100,7 @@ class _Reader:
     geom_names: dict[int, str] = field(default_factory=dict)
     actuators: dict[int, Actuator] = field(default_factory=dict)
     joints: dict[int, Joint] = field(default_factory=dict)
+    terrain_geom: int | None = None
     dropped_sensors: list[str] = field(default_factory=list)
 
     def description(self, name: str) -> Description:
@@ -113,6 +116,7 @@ class _Reader:
         for body in range(1, m.nbody):
             self._body(body, links, edges)
         named = {link.name: link for link in links}
+        self.terrain_geom = mjcf_unsupported.terrain(self.mujoco, m.raw)[0]
         self._geoms(named)
         sites = self._sites(named)
         names = Names(
@@ -122,13 +126,11 @@ class _Reader:
             self._names("tendon", m.ntendon, lambda i: f"tendon{i}"),
             self._names("actuator", self.actuator_count, lambda i: f"actuator{i}"),
             self._names("equality", m.neq, lambda i: f"equality{i}"),
+            self.geom_names,
         )
         mechanism = Mechanism(self.mujoco, m, names)
-        self.actuators = {
-            i: mechanism.actuator(i)
-            for i in range(self.actuator_count)
-            if mjcf_unsupported.actuator(self.mujoco, m, i) is None
-        }
+        refused = mjcf_unsupported.actuators(self.mujoco, m.raw)
+        self.actuators = {i: mechanism.actuator(i) for i in range(self.actuator_count) if i not in refused}
         return Description(
             name or "MuJoCo Model",
             self.where,
@@ -141,6 +143,8 @@ class _Reader:
             tendons=[mechanism.tendon(i) for i in range(m.ntendon)],
             equalities=mechanism.equalities(),
             sensors=self.sensors(names),
+            terrain=self._terrain(),
+            mocap=[self.body_names[b] for b in self._mocap_bodies],
             medium=mechanism.medium(),
             more={
                 "gravity": (0.0, 0.0, 0.0) if self._is_off("GRAVITY") else _vector(m.opt.gravity),
@@ -169,12 +173,8 @@ class _Reader:
         flags = [flag] if flag not in ("CONTACT", "LIMIT", "FRICTIONLOSS") else [flag, "CONSTRAINT"]
         return any(int(self.m.opt.disableflags) & int(getattr(bits, f"mjDSBL_{name}")) for name in flags)
 
-    def _name(self, kind: str, index: int) -> str:
-        name = self.mujoco.mj_id2name(self.m, int(getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}")), index)
-        return name or ""
-
     def _names(self, kind: str, count: int, fallback: Callable[[int], str]) -> list[str]:
-        return unique_names(self.mujoco, self.m, kind, count, fallback)
+        return unique_names(self.mujoco, self.m.raw, kind, count, fallback)
 
     def _joint(self, j: int, kind: JointType) -> Joint:
         m = self.m
@@ -198,7 +198,7 @@ class _Reader:
             damping=(0.0,) * nv if self._is_off("DAMPER") else _floats(m.dof_damping[dof : dof + nv]),
             friction=(0.0,) * nv if self._is_off("FRICTIONLOSS") else _floats(m.dof_frictionloss[dof : dof + nv]),
             armature=_floats(m.dof_armature[dof : dof + nv]),
-            stiffness=(0.0 if loose else float(np.ravel(m.jnt_stiffness[j])[0]),) * nv,
+            stiffness=(0.0 if loose else first_of(m.jnt_stiffness[j]),) * nv,
             spring_reference=_floats(m.qpos_spring[start : start + kind.nq]),
             limit_margin=float(m.jnt_margin[j]),
             limit_solref=_floats(m.jnt_solref[j][:2]),  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ class _Reader:
         paired = {int(g) for g in (*m.pair_geom1, *m.pair_geom2)}
         no_contact = self._is_off("CONTACT")
         for g in range(m.ngeom):
-            kind = kinds.get(int(m.geom_type[g]))
+            kind = "plane" if g == self.terrain_geom else kinds.get(int(m.geom_type[g]))
             touches = bool(m.geom_contype[g] or m.geom_conaffinity[g] or g in paired)
             if kind is None or (kind == "hull" and (self.meshes == "ignore" or not touches)):
                 continue
@@ -291,9 +291,34 @@ class _Reader:
                 )
             )
 
+    @property
+    def _mocap_bodies(self) -> list[int]:
+        """Return the bodies whose poses are given, in MuJoCo's order."""
+        found = [b for b in range(self.m.nbody) if self.m.body_mocapid[b] >= 0]
+        return sorted(found, key=lambda b: self.m.body_mocapid[b])
+
+    def _terrain(self) -> list[HeightGrid]:
+        """Return the height field; MuJoCo's cells are triangles, and end at the border."""
+        if self.terrain_geom is None:
+            return []
+        m, field = self.m, int(self.m.geom_dataid[self.terrain_geom])
+        x, y, top, _ = _floats(m.hfield_size[field])
+        rows, columns = int(m.hfield_nrow[field]), int(m.hfield_ncol[field])
+        start = int(m.hfield_adr[field])
+        heights = np.array(m.raw.hfield_data[start : start + rows * columns], dtype=float).reshape(rows, columns)
+        spacing = (2.0 * x / (columns - 1), 2.0 * y / (rows - 1))
+        table = tuple(map(tuple, (top * heights).tolist()))
+        return [HeightGrid(self.geom_names[self.terrain_geom], table, spacing, (-x, -y, 0.0))]
+
     def _vertices(self, mesh: int) -> tuple[Vec3, ...]:
         start, count = int(self.m.mesh_vertadr[mesh]), int(self.m.mesh_vertnum[mesh])
-        hull = convex_hull(np.array(self.m.mesh_vert[start : start + count], dtype=np.float64))
+        points = np.array(self.m.raw.mesh_vert[start : start + count], dtype=np.float64)
+        graph = int(self.m.mesh_graphadr[mesh])
+        if graph >= 0:  # MuJoCo's hull: how many vertices and faces, where the edges of each vertex are, and its number
+            size = int(self.m.raw.mesh_graph[graph])
+            points = points[self.m.raw.mesh_graph[graph + 2 + size : graph + 2 + 2 * size]]
+        exact = self.meshes == "exact" or (graph >= 0 and len(points) <= MAX_VERTICES)
+        hull = np.unique(points, axis=0) if exact else convex_hull(points)
         return tuple(vector3(vertex) for vertex in hull.tolist())
 
     def _sites(self, links: dict[str, LinkDescription]) -> list[str]:
@@ -327,7 +352,7 @@ class _Reader:
         m = self.m
         keys = []
         if m.nq:
-            keys.append(self._state(INITIAL, m.qpos0, np.zeros(m.nv)))
+            keys.append(self._state(INITIAL, m.qpos0, [0.0] * m.nv))
         names = self._names("key", m.nkey, lambda i: f"key{i}")
         places = m.actuator_ctrladr if hasattr(m, "actuator_ctrladr") else range(m.nu)
         for k in range(m.nkey):
@@ -337,10 +362,13 @@ class _Reader:
                 key.control[actuator.name] = float(m.key_ctrl[k][int(places[i])])
                 if actuator.dynamics != "none":
                     key.activation[actuator.name] = float(m.key_act[k][int(m.actuator_actadr[i])])
+            for i, body in enumerate(self._mocap_bodies):
+                poses = [m.raw.key_mpos[k].reshape(-1, 3)[i], m.raw.key_mquat[k].reshape(-1, 4)[i]]
+                key.mocap[self.body_names[body]] = (*_floats(poses[0]), *_floats(poses[1]))
             keys.append(key)
         return keys
 
-    def _state(self, name: str, qpos: np.ndarray, qvel: np.ndarray) -> KeyframeDescription:
+    def _state(self, name: str, qpos: list[float], qvel: list[float]) -> KeyframeDescription:
         key = KeyframeDescription(name, {})
         for j, joint in self.joints.items():
             q, v = int(self.m.jnt_qposadr[j]), int(self.m.jnt_dofadr[j])
@@ -387,22 +415,6 @@ class _Reader:
         return pairs
 
 
-def unique_names(mujoco: Any, m: Any, kind: str, count: int, fallback: Callable[[int], str]) -> list[str]:
-    """Return the names of things of a compiled MJCF; those without one get what `fallback` says, made unique."""
-    code = int(getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"))
-    names = [mujoco.mj_id2name(m, code, index) or "" for index in range(count)]
-    used = {name for name in names if name}
-    found = []
-    for index, name in enumerate(names):
-        if not name:
-            name = fallback(index)
-            while name in used:
-                name += "'"
-            used.add(name)
-        found.append(name)
-    return found
-
-
 def _back(joint: Joint, reference: float) -> Transform:
     """Return the motion that undoes MuJoCo's reference position: the joint turns or slides by qpos - ref."""
     if joint.type.nq != 1 or not reference:
@@ -412,11 +424,12 @@ def _back(joint: Joint, reference: float) -> Transform:
 
 
 def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(x) for x in values)
+    return tuple(map(float, values))
 
 
 def _vector(values: Any) -> Vec3:
-    return vector3([float(x) for x in values])
+    x, y, z = values
+    return (float(x), float(y), float(z))
 
 
 def _rotation(quaternion: Any) -> Mat3:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 from adjoin.model.equality import EqualityConstraint
@@ -27,6 +28,7 @@ class Names:
         tendons: names.
         actuators: names.
         equalities: names.
+        shapes: names of the shapes that are kept.
     """
 
     joints: Mapping[int, Joint]
@@ -35,6 +37,7 @@ class Names:
     tendons: Sequence[str]
     actuators: Sequence[str]
     equalities: Sequence[str]
+    shapes: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Mechanism:
     names: Names
 
     def _member(self, enum: str, key: str) -> int:
-        return int(getattr(getattr(self.mujoco, enum), key, -1))
+        return member(self.mujoco, enum, key)
 
     def _is_off(self, flag: str) -> bool:
         """Return whether the file disables a part of the physics; without constraints, all of them."""
@@ -62,11 +65,15 @@ class Mechanism:
 
     # Actuators
 
+    @cached_property
+    def _dynamics(self) -> dict[int, str]:
+        return {self._member("mjtDyn", f"mjDYN_{key.upper()}"): key for key in _DYNAMICS}
+
     def actuator(self, i: int) -> Actuator:
         """Return an actuator that is supported."""
         m = self.m
         out = int(m.actuator_outadr[i]) if hasattr(m, "actuator_outadr") else i
-        kinds = {self._member("mjtDyn", f"mjDYN_{key.upper()}"): key for key in _DYNAMICS}
+        kinds = self._dynamics
         gain_kind, bias_kind = int(m.actuator_gaintype[i]), int(m.actuator_biastype[i])
         gain, bias = _floats(m.actuator_gainprm[i]), _floats(m.actuator_biasprm[i])
         muscle = (*_floats(m.actuator_lengthrange[out]), float(m.actuator_acc0[out]))
@@ -123,8 +130,8 @@ class Mechanism:
         return Tendon(
             self.names.tendons[i],
             tuple(self._waypoint(first + k) for k in range(count)),
-            stiffness=float(_first(m.tendon_stiffness[i])) if passive[0] else 0.0,
-            damping=float(_first(m.tendon_damping[i])) if passive[1] else 0.0,
+            stiffness=first_of(m.tendon_stiffness[i]) if passive[0] else 0.0,
+            damping=first_of(m.tendon_damping[i]) if passive[1] else 0.0,
             friction=0.0 if self._is_off("FRICTIONLOSS") else float(m.tendon_frictionloss[i]),
             spring_length=rest,
             lower=float(m.tendon_range[i][0]) if limited and not self._is_off("LIMIT") else -math.inf,
@@ -274,20 +281,28 @@ EQUALITIES = ("connect", "weld", "joint", "tendon")
 """Kinds of equalities that are supported."""
 
 
+@cache
+def member(mujoco: Any, enum: str, key: str) -> int:
+    """Return the number of a member of an enumeration of MuJoCo; -1 if this version has none of that name."""
+    return int(getattr(getattr(mujoco, enum), key, -1))
+
+
 def rotation_of(quaternion: Any) -> Mat3:
     """Return the rotation matrix of a quaternion of any length but zero."""
-    w, x, y, z = (float(c) for c in quaternion)
+    w, x, y, z = map(float, quaternion)
+    if (w, x, y, z) == (1.0, 0.0, 0.0, 0.0):
+        return IDENTITY
     return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))
 
 
 def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(x) for x in values)
+    return tuple(map(float, values))
 
 
 def _pair(values: Any) -> tuple[float, float]:
     return float(values[0]), float(values[1])
 
 
-def _first(values: Any) -> float:
+def first_of(values: Any) -> float:
     """Return the first of several coefficients, or the only one."""
-    return values[0] if hasattr(values, "__len__") else values
+    return float(values[0] if hasattr(values, "__len__") else values)

@@ -33,7 +33,7 @@ MAX_INCLUDES = 200
 MAX_MODELS = 50
 _TOTALS = ("includes", "elements", "bodies", "copies", "numbers", "models")
 _LOOKS = {"texture", "material", "skin", "light", "visual", "size"}
-_FILE_ATTRIBUTES = re.compile(r"file|file(right|left|up|down|front|back)")
+_FILE_ATTRIBUTES = {f"file{side}" for side in ("", "right", "left", "up", "down", "front", "back")}
 _NOT_FINITE = re.compile(r"(?i)(?<!\S)[+-]?(nan|inf|infinity)(?!\S)")
 _TEXTS = {"name", "class", "childclass", "model", "prefix", "data", "mesh", "hfield", "tendon", "actuator", "objname"}
 _TEXTS |= {f"{kind}{number}" for kind in ("joint", "body", "site", "geom") for number in ("", "1", "2")}
@@ -51,6 +51,7 @@ _ASKING = {
 }
 _VERTEX_NUMBERS = 20
 """What a vertex of a built-in mesh counts for: its share of faces, hull and inertia."""
+_SPECIAL = re.compile(r"""[&<>"'\n\r\t]""")
 _compiling = threading.Lock()
 
 
@@ -214,13 +215,14 @@ def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -
         state.bodies += copies * bodies
         if state.bodies > MAX_BODIES:
             element.fail(f"the file has more than {MAX_BODIES} bodies with all copies")
-    element.children = [child for child in element.children if child.attributes.get("mesh") not in state.missing]
-    for attribute in [key for key in element.attributes if _FILE_ATTRIBUTES.fullmatch(key)]:
+    if state.missing:
+        element.children = [child for child in element.children if child.attributes.get("mesh") not in state.missing]
+    for attribute in [key for key in element.attributes if key in _FILE_ATTRIBUTES]:
         if element.tag in ("mesh", "model") and element.attributes[attribute] in state.assets:
             continue
         element.attributes[attribute] = _asset(element, attribute, state)
     for attribute, value in element.attributes.items():
-        if attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
+        if ("n" in value or "N" in value) and attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
             problem = f"{odd[0].strip()!r} is not a number"
             element.fail(problem, "MuJoCo would treat it as missing", field=attribute)
     for child in element.children:
@@ -322,7 +324,7 @@ def _asset(element: Element, attribute: str, state: _Scan) -> str:
 
 
 def _write(element: Element, lines: list[str], places: list[Location], depth: int = 0) -> None:
-    attributes = "".join(f" {key}={quoteattr(value)}" for key, value in element.attributes.items())
+    attributes = "".join([f" {key}={_quoted(value)}" for key, value in element.attributes.items()])
     places.append(element.where)
     if not element.children:
         lines.append(f"<{element.tag}{attributes}/>")
@@ -332,6 +334,10 @@ def _write(element: Element, lines: list[str], places: list[Location], depth: in
         _write(child, lines, places, depth + 1)
     places.append(element.where)
     lines.append(f"</{element.tag}>")
+
+
+def _quoted(value: str) -> str:
+    return quoteattr(value) if _SPECIAL.search(value) else f'"{value}"'
 
 
 def compile_document(scanned: Scanned, where: Location, findings: Findings | None = None) -> tuple[Any, Any]:

@@ -72,10 +72,17 @@ class Sensors:
             return Sensor(name, kind, target, **common) if target in self.kept else None
         if kind in ON_BODIES:
             # Links without joints are parts of the body that they are welded to.
-            alone = m.body_jntnum[number] > 0 if number else not m.body_mass[m.body_weldid == 0].any()
+            fixed = [mass for mass, weld in zip(m.body_mass, m.body_weldid, strict=True) if not weld]
+            alone = m.body_jntnum[number] > 0 if number else not any(fixed)
             return Sensor(name, kind, self.names.bodies[number], **common) if alone else None
-        if kind in ("e_kinetic", "e_potential"):
+        if kind in ("e_kinetic", "e_potential", "clock"):
             return Sensor(name, kind, **common)
+        if kind in ("geomdist", "geomnormal", "geomfromto"):
+            ends = (
+                self._shapes(int(m.sensor_objtype[i]), number),
+                self._shapes(int(m.sensor_reftype[i]), m.sensor_refid[i]),
+            )
+            return Sensor(name, kind, "\n".join(ends[0]), reference="\n".join(ends[1]), **common) if all(ends) else None
         frame = self._frame(int(m.sensor_objtype[i]), number)
         if frame is None:
             return None
@@ -83,14 +90,16 @@ class Sensors:
         common |= {"position": position, "rotation": rotation}
         if kind in ("touch", "rangefinder"):
             body = self.names.bodies[int(m.site_bodyid[number])]
-            zones = {int(getattr(self.mujoco.mjtGeom, f"mjGEOM_{key}")): zone for key, zone in ZONES.items()}
-            zone, size = zones.get(int(m.site_type[number]), "box"), vector3([float(x) for x in m.site_size[number]])
+            zone, size = self._zone(number)
             return Sensor(name, kind, target, reference=body, zone=zone, size=size, **common)
         if kind in ("force", "torque"):
             if self._is_pulled(int(m.site_bodyid[number])):
                 return None
             return Sensor(name, kind, target, **common, **self._carried(number))
         other = int(m.sensor_refid[i])
+        if kind == "insidesite":
+            zone, size = self._zone(other)
+            return Sensor(name, kind, target, reference=self.names.sites[other], zone=zone, size=size, **common)
         if other >= 0 and kind.startswith("frame"):
             reference = self._frame(int(m.sensor_reftype[i]), other)
             if reference is None:
@@ -98,6 +107,19 @@ class Sensors:
             common |= {"reference": reference[0], "reference_position": reference[1]}
             common["reference_rotation"] = reference[2]
         return Sensor(name, kind, target, **common)
+
+    def _zone(self, site: int) -> tuple[str, Vec3]:
+        """Return the shape of a site and its size."""
+        zones = {int(getattr(self.mujoco.mjtGeom, f"mjGEOM_{key}")): zone for key, zone in ZONES.items()}
+        return zones.get(int(self.m.site_type[site]), "box"), vector3([float(x) for x in self.m.site_size[site]])
+
+    def _shapes(self, kind: int, number: int) -> list[str]:
+        """Return the shapes that a distance is measured of: one, or those of a body; none if some are left out."""
+        if kind == int(self.mujoco.mjtObj.mjOBJ_GEOM):
+            numbers = [number]
+        else:
+            numbers = [g for g in range(self.m.ngeom) if self.m.geom_bodyid[g] == number]
+        return [self.names.shapes[g] for g in numbers] if all(g in self.names.shapes for g in numbers) else []
 
     def _is_pulled(self, link: int) -> bool:
         """Return whether a spatial tendon pulls at a link or at what it carries."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from adjoin.io.mjcf_mechanism import member
+
 EQUALITIES = ("CONNECT", "WELD", "JOINT", "TENDON")
 
 
@@ -29,17 +31,12 @@ def find(mujoco: Any, m: Any) -> list[str]:
         out.append(f"flexes ({m.nflex})")
     if getattr(m, "nplugin", 0):
         out.append(f"plugins ({m.nplugin})")
-    fields = {int(mujoco.mjtGeom.mjGEOM_HFIELD): "height fields", int(_member(mujoco, "mjGEOM_SDF")): "SDF shapes"}
-    for code, what in fields.items():
-        add(what, "GEOM", np.flatnonzero(np.array(m.geom_type) == code))
+    add("height fields that move or are not level, or further ones", "GEOM", terrain(mujoco, m)[1])
+    add("SDF shapes", "GEOM", np.flatnonzero(np.array(m.geom_type) == member(mujoco, "mjtGeom", "mjGEOM_SDF")))
     _joints(mujoco, m, add)
-    drives: dict[str, list[int]] = {}
-    for i in range(int(getattr(m, "nactuator", m.nu))):
-        reason = actuator(mujoco, m, i)
-        if reason is not None:
-            drives.setdefault(reason, []).append(i)
-    for reason, indices in drives.items():
-        add(f"actuators with {reason}", "ACTUATOR", indices)
+    refused = actuators(mujoco, m)
+    for reason in dict.fromkeys(refused.values()):
+        add(f"actuators with {reason}", "ACTUATOR", [i for i, other in refused.items() if other == reason])
     if int(m.opt.enableflags) & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
         out.append("contact override (option flag)")
     if int(m.opt.disableflags) & int(mujoco.mjtDisableBit.mjDSBL_REFSAFE):
@@ -47,8 +44,17 @@ def find(mujoco: Any, m: Any) -> list[str]:
     return out
 
 
-def _member(mujoco: Any, key: str) -> int:
-    return int(getattr(mujoco.mjtGeom, key, -1))
+def terrain(mujoco: Any, m: Any) -> tuple[int | None, list[int]]:
+    """Return the shape that is terrain: the first height field that is level and fixed to the world; and the others."""
+    fields = np.flatnonzero(np.array(m.geom_type) == member(mujoco, "mjtGeom", "mjGEOM_HFIELD")).tolist()
+    if not fields:
+        return None, []
+    data = mujoco.MjData(m)
+    mujoco.mj_kinematics(m, data)
+    turned = [np.abs(data.geom_xmat[g] - np.eye(3).ravel()).max() > 1e-12 for g in fields]
+    moves = [bool(m.body_weldid[m.geom_bodyid[g]] or m.body_mocapid[m.geom_bodyid[g]] >= 0) for g in fields]
+    level = [g for g, bad, worse in zip(fields, turned, moves, strict=True) if not (bad or worse)]
+    return (level[0] if level else None), [g for g in fields if g not in level[:1]]
 
 
 def _tendons(mujoco: Any, m: Any, add: Any) -> None:
@@ -87,37 +93,41 @@ def _joints(mujoco: Any, m: Any, add: Any) -> None:
 def _nonzero_rows(m: Any, name: str) -> list[int]:
     """Return indices whose entry is not zero, in a field that older versions of MuJoCo may not have."""
     values = getattr(m, name, ())
-    return [index for index, row in enumerate(values) if np.any(row)]
+    if not len(values):
+        return []
+    return np.flatnonzero(np.asarray(values).reshape(len(values), -1).any(1)).tolist()
 
 
-def actuator(mujoco: Any, m: Any, i: int) -> str | None:
-    """Return why an actuator is not supported, or None if it is."""
-    known = [int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in _TRANSMISSIONS]
-    if int(m.actuator_trntype[i]) not in known:
-        return "adhesion" if int(m.actuator_trntype[i]) == int(mujoco.mjtTrn.mjTRN_BODY) else "another transmission"
-    if int(m.actuator_plugin[i]) >= 0:
-        return "a plugin"
-    if getattr(m, "actuator_ctrlnum", None) is not None and int(m.actuator_ctrlnum[i]) != 1:
-        return "several controls"
-    if int(m.actuator_dyntype[i]) not in [int(getattr(mujoco.mjtDyn, f"mjDYN_{name}")) for name in _DYNAMICS]:
-        return "activation dynamics of another type"
-    if int(m.actuator_gaintype[i]) not in [int(getattr(mujoco.mjtGain, f"mjGAIN_{name}")) for name in _GAINS]:
-        return "a gain of another type"
-    if int(m.actuator_biastype[i]) not in [int(getattr(mujoco.mjtBias, f"mjBIAS_{name}")) for name in _BIASES]:
-        return "a bias of another type"
-    for name, what in (
-        ("armature", "an armature"),
-        ("damping", "damping"),
-        ("dampingpoly", "damping"),
-        ("delay", "a delay"),
-    ):
-        values = getattr(m, f"actuator_{name}", None)
-        if values is not None and np.any(values[i]):
-            return f"{what} of their own"
-    return None
+def actuators(mujoco: Any, m: Any) -> dict[int, str]:
+    """Return why actuators are not supported, by their numbers; those that are supported are left out."""
+    found: dict[int, str] = {}
+
+    def refuse(reason: str, which: Any) -> None:
+        for i in np.flatnonzero(which).tolist():
+            found.setdefault(i, reason)
+
+    if not m.nu:
+        return found
+
+    def other_than(field: str, enum: str, prefix: str, names: tuple[str, ...]) -> Any:
+        known = [member(mujoco, enum, f"{prefix}_{name}") for name in names]
+        return ~np.isin(getattr(m, field), known)
+
+    refuse("another transmission", other_than("actuator_trntype", "mjtTrn", "mjTRN", _TRANSMISSIONS))
+    refuse("a plugin", m.actuator_plugin >= 0)
+    if hasattr(m, "actuator_ctrlnum"):
+        refuse("several controls", m.actuator_ctrlnum != 1)
+    refuse("activation dynamics of another type", other_than("actuator_dyntype", "mjtDyn", "mjDYN", _DYNAMICS))
+    refuse("a gain of another type", other_than("actuator_gaintype", "mjtGain", "mjGAIN", _GAINS))
+    refuse("a bias of another type", other_than("actuator_biastype", "mjtBias", "mjBIAS", _BIASES))
+    for name, what in _OWN.items():
+        for i in _nonzero_rows(m, f"actuator_{name}"):
+            found.setdefault(i, f"{what} of their own")
+    return found
 
 
-_TRANSMISSIONS = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "SLIDERCRANK")
+_OWN = {"armature": "an armature", "damping": "damping", "dampingpoly": "damping", "delay": "a delay"}
+_TRANSMISSIONS = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "SLIDERCRANK", "BODY")
 _DYNAMICS = ("NONE", "INTEGRATOR", "FILTER", "FILTEREXACT", "MUSCLE")
 _GAINS = ("FIXED", "AFFINE", "MUSCLE")
 _BIASES = ("NONE", "AFFINE", "MUSCLE")

@@ -22,7 +22,7 @@ from adjoin.model.equality import EqualityConstraint
 from adjoin.model.fluid import Medium
 from adjoin.model.joint import Joint, Mimic
 from adjoin.model.model import Model
-from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.parts import Actuator, Body, ContactPair, Fixture, Frame, Geometry, HeightGrid, Keyframe
 from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
 
@@ -40,7 +40,12 @@ _PARTS: dict[str, type] = {
     "pairs": ContactPair,
     "fixture": Fixture,
 }
-_LISTS: dict[str, type] = {"tendons": Tendon, "equalities": EqualityConstraint, "sensors": Sensor}
+_LISTS: dict[str, type] = {
+    "tendons": Tendon,
+    "equalities": EqualityConstraint,
+    "sensors": Sensor,
+    "terrain": HeightGrid,
+}
 """Parts that are few: they are in the metadata, with all digits of their numbers."""
 _SHAPES: dict[str, tuple[int, ...]] = {
     "position": (3,),
@@ -84,6 +89,7 @@ def to_bytes(model: Model) -> bytes:
         "magnetic_field": list(model.magnetic_field),
         "exclusions": [list(pair) for pair in model.exclusions],
     }
+    structure["mocap"] = list(model.mocap)
     structure["medium"] = plain(model.medium)
     for part in _LISTS:
         structure[part] = plain(getattr(model, part))
@@ -151,6 +157,7 @@ def _model(tensors: dict[str, np.ndarray], structure: dict[str, Any]) -> Model:
         integrator=reader.value("integrator", str),
         timestep=reader.value("timestep", float),
         magnetic_field=reader.plain("magnetic_field", tuple[float, float, float]),
+        mocap=reader.plain("mocap", tuple[str, ...]),
         medium=reader.plain("medium", Medium),
         exclusions=tuple((first, second) for first, second in exclusions),
         fixture=fixture[0],

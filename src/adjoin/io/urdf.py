@@ -28,7 +28,7 @@ from adjoin.spatial.inertia import rotate
 from adjoin.spatial.rotation import from_rpy, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 
-Meshes = Literal["hull", "ignore"]
+Meshes = Literal["hull", "exact", "ignore"]
 SHAPE_TAGS = "box, sphere, cylinder, capsule, mesh"
 WITHOUT_MESHES = Option("meshes", "ignore", "to leave collision meshes out")
 
@@ -59,7 +59,8 @@ def read(root: Element, files: Files, *, meshes: Meshes = "hull", repair: Collec
     Args:
         root: its `<robot>` element.
         files: what mesh files it may reach.
-        meshes: "hull" reads collision meshes as convex hulls, "ignore" leaves them out.
+        meshes: "hull" reads collision meshes as convex hulls, "exact" with all their vertices, "ignore" leaves them
+            out.
         repair: names of flaws to repair; see `adjoin.model.flaws`.
     """
     reader = _Reader(files, meshes, repair)
@@ -191,7 +192,9 @@ def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
     key = (str(path), scale)
     if key not in reader.hulls:
         surfaces = read_mesh(reader.files.read(path, shape), path.name, shape, [WITHOUT_MESHES])
-        hull = convex_hull(np.concatenate([surface.vertices for surface in surfaces])) * np.array(scale)
+        points = np.concatenate([surface.vertices for surface in surfaces])
+        hull = np.unique(points, axis=0) if reader.meshes == "exact" else convex_hull(points)
+        hull = hull * np.array(scale)
         if not np.isfinite(hull).all():
             shape.fail("scale makes the mesh too large for numbers", field="scale")
         if not shape.findings.strict and is_flat(hull):

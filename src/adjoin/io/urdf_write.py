@@ -264,6 +264,12 @@ class _Writer:
             lines += _tag("medium", attributes_of(model.medium, ("shapes",)), shapes)
         for sensor in model.sensors:
             lines += _tag("sensor", attributes_of(sensor))
+        for grid in model.terrain:
+            heights = numbers([x for row in grid.heights for x in row])
+            places = {"spacing": numbers(grid.spacing), "origin": numbers(grid.origin)}
+            lines += _tag("terrain", {"name": grid.name, "rows": str(len(grid.heights)), **places, "heights": heights})
+        for name in model.mocap:
+            lines += _tag("mocap", {"name": name})
         lines += self._keyframes()
         for first, second in model.exclusions:
             lines += _tag("exclude", {"first": first, "second": second})
@@ -315,6 +321,8 @@ class _Writer:
                 state = {"activation": number(active[actuator.name])} if active.get(actuator.name) else {}
                 if control or state:
                     children += _tag("actuator", {"name": actuator.name, "control": number(control), **state})
+            for k, name in enumerate(self.model.mocap if key.mocap else ()):
+                children += _tag("mocap", {"name": name, "pose": numbers(key.mocap[7 * k : 7 * k + 7])})
             lines += _tag("keyframe", {"name": key.name}, children)
         return lines
 

@@ -225,7 +225,8 @@ def _build(
     )
     ends = {"joint": joints, "tendon": tendon_names}
     equalities = tuple(e for e in description.equalities if {e.first, e.second} - {""} <= ends.get(e.kind, names))
-    everything = joints | names | tendon_names | {actuator.name for actuator in actuators}
+    everything = joints | names | tendon_names | shape_names | {actuator.name for actuator in actuators}
+    mocap = tuple(name for name in description.mocap if name in names)
     independent = [body.joint for body in bodies if body.joint.nq]
     keyframes = [
         Keyframe(
@@ -234,6 +235,7 @@ def _build(
             v=tuple(x for joint in independent for x in key.v.get(joint.name, (0.0,) * joint.type.nv)),
             control=tuple(key.control.get(actuator.name, 0.0) for actuator in actuators),
             activation=tuple(key.activation.get(a.name, 0.0) for a in actuators if a.dynamics != "none"),
+            mocap=tuple(x for name in mocap for x in key.mocap[name]) if mocap and set(mocap) <= set(key.mocap) else (),
         )
         for key in description.keyframes
     ]
@@ -250,8 +252,12 @@ def _build(
         equalities=equalities,
         medium=replace(description.medium, shapes=tuple(s for s in description.medium.shapes if s.frame in names)),
         sensors=tuple(
-            s for s in description.sensors if {s.target, s.reference, *s.carried.splitlines()} - {""} <= everything
+            s
+            for s in description.sensors
+            if {*f"{s.target}\n{s.reference}\n{s.carried}".splitlines()} - {""} <= everything
         ),
+        mocap=mocap,
+        terrain=tuple(grid for grid in description.terrain if grid.name in shape_names),
         fixture=fixture,
         **description.more,
     )

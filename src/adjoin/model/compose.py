@@ -92,6 +92,8 @@ def attach(
         tendons=model.tendons + other.tendons,
         equalities=model.equalities + other.equalities,
         sensors=model.sensors + other.sensors,
+        terrain=model.terrain + other.terrain,
+        mocap=model.mocap + other.mocap,
         medium=replace(model.medium, shapes=model.medium.shapes + other.medium.shapes),
         fixture=fixture,
     )
@@ -132,6 +134,8 @@ def forest(
         tendons=(),
         equalities=(),
         sensors=(),
+        terrain=(),
+        mocap=(),
         medium=replace(first.medium, shapes=()),
         fixture=Fixture(),
     )
@@ -168,14 +172,21 @@ def renamed(model: "Model", prefix: str) -> "Model":
         ),
         equalities=tuple(named(e, "name", "first", "second") for e in model.equalities),
         sensors=tuple(
-            replace(
-                named(s, "name", "target", "reference"),
-                carried="\n".join(prefix + name for name in s.carried.splitlines()),
-            )
+            replace(named(s, "name"), **{key: _prefixed(prefix, getattr(s, key)) for key in _LINES})
             for s in model.sensors
         ),
+        terrain=tuple(named(grid, "name") for grid in model.terrain),
+        mocap=tuple(prefix + name for name in model.mocap),
         medium=replace(model.medium, shapes=tuple(named(shape, "frame") for shape in model.medium.shapes)),
     )
+
+
+_LINES = ("target", "reference", "carried")
+"""Fields of sensors that may hold several names, one a line."""
+
+
+def _prefixed(prefix: str, names: str) -> str:
+    return "\n".join(prefix + name for name in names.splitlines())
 
 
 def _pose(position: Sequence[float], rotation: Sequence[float]) -> Transform:
@@ -248,4 +259,5 @@ def _extended(key: Keyframe, owner: "Model", bodies: Sequence[Body], actuators: 
         v=tuple(v),
         control=tuple(known.get(a.name, 0.0) for a in actuators),
         activation=tuple(active.get(a.name, 0.0) for a in actuators if a.dynamics != "none"),
+        mocap=(),
     )

@@ -10,7 +10,7 @@ from adjoin.errors import Location
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.fluid import VACUUM, Medium
 from adjoin.model.joint import Joint, Mat3, Vec3
-from adjoin.model.parts import Actuator, ContactPair, Geometry
+from adjoin.model.parts import Actuator, ContactPair, Geometry, HeightGrid
 from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
 from adjoin.spatial.vector import IDENTITY, ZERO
@@ -89,6 +89,7 @@ class KeyframeDescription:
         v: joint name to its velocity.
         control: actuator name to its control.
         activation: actuator name to its activation.
+        mocap: name of a mocap link to its pose.
     """
 
     name: str
@@ -96,6 +97,7 @@ class KeyframeDescription:
     v: dict[str, tuple[float, ...]] = field(default_factory=dict)
     control: dict[str, float] = field(default_factory=dict)
     activation: dict[str, float] = field(default_factory=dict)
+    mocap: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -115,6 +117,8 @@ class Description:
         equalities: see `Model`.
         sensors: see `Model`.
         medium: see `Model`.
+        terrain: see `Model`.
+        mocap: see `Model`.
         more: further fields of `Model`: gravity, parents_touch.
     """
 
@@ -130,4 +134,6 @@ class Description:
     equalities: list[EqualityConstraint] = field(default_factory=list)
     sensors: list[Sensor] = field(default_factory=list)
     medium: Medium = VACUUM
+    terrain: list[HeightGrid] = field(default_factory=list)
+    mocap: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)

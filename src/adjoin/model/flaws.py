@@ -14,6 +14,7 @@ Nothing is changed silently: a flaw is a finding, which is an error if reading i
 
 import math
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,6 +42,7 @@ def check_names(accept: Collection[str], repair: Collection[str]) -> None:
                 raise InputError(f"{argument}: no flaw {name!r}; {argument} takes: {', '.join(valid)}")
 
 
+@lru_cache(maxsize=4096)
 def moments(inertia: Symmetric3) -> tuple[float, float, float]:
     """Return principal moments of inertia, ascending."""
     values = np.linalg.eigvalsh(np.array(to_matrix(inertia)))

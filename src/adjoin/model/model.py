@@ -14,9 +14,10 @@ from adjoin.model import actuators, additions, compose, digest, manifold, names,
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.fluid import VACUUM, Medium
 from adjoin.model.joint import Joint, JointCoordinates, Vec3
-from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, HeightGrid, Keyframe
 from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
+from adjoin.spatial.rotation import quaternion_along, quaternion_normalize
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,9 @@ class Model:
         tendons: combinations of joints, and strings.
         equalities: what is held together.
         sensors: what is measured.
+        terrain: heights in the place of a plane; none or one.
+        mocap: names of links fixed to the world whose poses are a part of the state that steps do not change, as in
+            MuJoCo; what hangs on them moves along.
         medium: what the bodies move in, with forces of it.
         fixture: what is welded to the world.
         gravity: acceleration of free fall in world axes, m/s^2.
@@ -58,6 +62,8 @@ class Model:
     tendons: tuple[Tendon, ...] = ()
     equalities: tuple[EqualityConstraint, ...] = ()
     sensors: tuple[Sensor, ...] = ()
+    terrain: tuple[HeightGrid, ...] = ()
+    mocap: tuple[str, ...] = ()
     medium: Medium = VACUUM
     fixture: Fixture = NO_FIXTURE
     gravity: Vec3 = (0.0, 0.0, -9.81)
@@ -70,6 +76,12 @@ class Model:
 
     def __post_init__(self):
         validate.check(self)
+
+    @cached_property
+    def mocap_poses(self) -> tuple[float, ...]:
+        """Return position and quaternion [w x y z] of each of `mocap` as the model has them, seven numbers each."""
+        frames = [self.frames[self.frame_index(name)] for name in self.mocap]
+        return tuple(x for f in frames for x in (*f.position, *quaternion_normalize(quaternion_along(f.rotation))))
 
     # Sizes and coordinates
 

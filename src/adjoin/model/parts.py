@@ -125,6 +125,26 @@ class Geometry:
 
 
 @dataclass(frozen=True)
+class HeightGrid:
+    """Heights that take the place of a plane of the model: terrain.
+
+    Between the nodes the ground is straight along the sides of each cell (bilinear); beyond the border it goes on
+    level.
+
+    Attributes:
+        name: of the shape, a plane that is fixed to the world and level.
+        heights: above that plane, row by row, m; rows lie along y, columns along x.
+        spacing: between columns, along x, and between rows, along y, m.
+        origin: x, y of the first node in the frame of the plane, and what is added to all heights, m.
+    """
+
+    name: str
+    heights: tuple[tuple[float, ...], ...]
+    spacing: tuple[float, float]
+    origin: Vec3
+
+
+@dataclass(frozen=True)
 class ContactPair:
     """Two shapes that touch with constants of their own, whatever their filters say.
 
@@ -220,6 +240,8 @@ class Keyframe:
         v: nv numbers.
         control: one number per actuator.
         activation: one number per actuator that has an activation.
+        mocap: position and quaternion [w x y z] of each of `Model.mocap`, seven numbers each; none for those of the
+            model.
     """
 
     name: str
@@ -227,6 +249,7 @@ class Keyframe:
     v: tuple[float, ...] = ()
     control: tuple[float, ...] = ()
     activation: tuple[float, ...] = ()
+    mocap: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

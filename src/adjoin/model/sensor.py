@@ -47,6 +47,11 @@ SENSOR_SIZES: dict[str, int] = {
     "tendonlimitfrc": 1,
     "e_potential": 1,
     "e_kinetic": 1,
+    "clock": 1,
+    "insidesite": 1,
+    "geomdist": 1,
+    "geomnormal": 3,
+    "geomfromto": 6,
 }
 """Kinds of sensors, by MuJoCo's names, and how many numbers each measures; "rays" has one a ray."""
 
@@ -63,11 +68,14 @@ class Sensor:
         position: of the sensor in that frame, m.
         rotation: x_frame = rotation x_sensor + position.
         reference: name of the frame that it measures against; "" for the world. Of touch sensors and rangefinders, the
-            link whose shapes touch, or whose shapes its ray passes through.
+            link whose shapes touch, or whose shapes its ray passes through. Of "insidesite" the site. Of distances
+            between shapes, target and reference are names of shapes, one a line; it measures the nearest two.
         reference_position: of what it measures against in that frame, m.
         reference_rotation: of what it measures against in that frame.
-        cutoff: readings stay within this bound to either side; 0 for none.
-        zone: of a touch sensor, the shape that it feels in, at its pose; see `Geometry.kind`.
+        cutoff: readings stay within this bound to either side; 0 for none. Distances between shapes beyond it are not
+            measured.
+        zone: of a touch sensor, the shape that it feels in, at its pose; of "insidesite" that of the site; see
+            `Geometry.kind`.
         size: of that shape, see `Geometry.size`, m.
         carried: of a force or torque sensor, the links and sites beyond it, one a line; none for all that is on the
             body of its frame. A link that is welded on feels only what it carries itself.

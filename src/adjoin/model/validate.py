@@ -10,7 +10,7 @@ from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD
 from adjoin.model.sensor import SENSOR_SIZES
-from adjoin.spatial.vector import IDENTITY
+from adjoin.spatial.vector import IDENTITY, cross, dot
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
@@ -58,6 +58,14 @@ def check(model: "Model") -> None:
                 raise ModelError(f"body {item.body} does not exist", subject=subject, field="body", remedy=remedy)
             _pose(subject, item.position, item.rotation)
     _shapes(model)
+    for name in model.mocap:
+        subject = Subject("frame", name)
+        _known(subject, "mocap", "frame", name, [frame.name for frame in model.frames])
+        if model.frames[model.frame_index(name)].body != WORLD:
+            raise ModelError(
+                "it moves by joints", subject=subject, field="mocap", remedy="it must be fixed to the world"
+            )
+    _terrain(model)
     _tendons(model)
     _equalities(model)
     _actuators(model)
@@ -70,6 +78,7 @@ def check(model: "Model") -> None:
         _finite(medium, "medium", (*shape.size, *shape.coefficients))
     for key in model.keyframes:
         sizes = {"q": model.nq, "v": model.nv, "control": model.nu, "activation": model.na}
+        sizes["mocap"] = 7 * len(model.mocap)
         for field, size in sizes.items():
             numbers = getattr(key, field)
             if numbers or field == "q":
@@ -103,9 +112,9 @@ def _finite(subject: Subject, field: str, numbers: Iterable[float], size: int | 
     if size is not None and len(numbers) != size:
         problem = f"{field} has {len(numbers)} numbers"
         raise ModelError(problem, subject=subject, field=field, remedy=f"it needs {size}")
-    for number in numbers:
-        if not math.isfinite(number):
-            raise ModelError(f"{field} is {number}", subject=subject, field=field, remedy="it must be finite")
+    if not all(map(math.isfinite, numbers)):
+        odd = next(number for number in numbers if not math.isfinite(number))
+        raise ModelError(f"{field} is {odd}", subject=subject, field=field, remedy="it must be finite")
 
 
 def is_flat(vertices: np.ndarray | Sequence[Sequence[float]]) -> bool:
@@ -138,9 +147,9 @@ def _pose(subject: Subject, position: Sequence[float], rotation: Mat3) -> None:
         _finite(subject, "rotation", row, 3)
     # Rows of a rotation are orthonormal and right-handed; anything else would scale or mirror the robot.
     a, b, c = rotation
-    gram = [sum(x * y for x, y in zip(r, s, strict=True)) for r, s in ((a, a), (b, b), (c, c), (a, b), (b, c), (a, c))]
-    error = max(abs(g - e) for g, e in zip(gram, (1, 1, 1, 0, 0, 0), strict=True))
-    determinant = sum(a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3]) for i in range(3))
+    lengths = [abs(dot(row, row) - 1.0) for row in rotation]
+    error = max(*lengths, abs(dot(a, b)), abs(dot(b, c)), abs(dot(a, c)))
+    determinant = dot(a, cross(b, c))
     if error > 1e-9 or determinant < 0:
         problem = f"rotation is not a rotation matrix (off by {error:.1e}, determinant {determinant:.3g})"
         raise ModelError(problem, subject=subject, field="rotation")
@@ -170,6 +179,31 @@ def _joint(joint: Joint) -> None:
     for field in ("velocity_limit", "effort_limit"):
         if getattr(joint, field) < 0.0:
             raise _negative(subject, field, getattr(joint, field))
+
+
+def _terrain(model: "Model") -> None:
+    if len(model.terrain) > 1:
+        subject = Subject("model", model.name)
+        problem = f"terrain has {len(model.terrain)} grids of heights"
+        raise ModelError(problem, subject=subject, field="terrain", remedy="it takes one")
+    shapes = {shape.name: shape for shape in model.geometries}
+    for grid in model.terrain:
+        subject = Subject("geometry", grid.name)
+        _known(subject, "terrain", "geometry", grid.name, shapes)
+        shape = shapes[grid.name]
+        if shape.kind != "plane" or shape.body != WORLD or shape.rotation != IDENTITY:
+            problem = "terrain takes the place of a level plane that is fixed to the world"
+            raise ModelError(problem, subject=subject, field="terrain", remedy="this shape is none")
+        columns = len(grid.heights[0]) if grid.heights else 0
+        if len(grid.heights) < 2 or columns < 2:
+            problem = f"terrain has {len(grid.heights)} rows and {columns} columns"
+            raise ModelError(problem, subject=subject, field="terrain", remedy="it needs at least 2 of each")
+        for row in grid.heights:
+            _finite(subject, "terrain", row, columns)
+        _finite(subject, "terrain", (*grid.spacing, *grid.origin), 5)
+        if not min(grid.spacing) > 0.0:
+            problem = f"the spacing of terrain is {min(grid.spacing):g}"
+            raise ModelError(problem, subject=subject, field="terrain", remedy="it must be positive")
 
 
 def _mimics(model: "Model") -> None:
@@ -333,10 +367,19 @@ def _sensors(model: "Model") -> None:
             raise ModelError(f"kind {sensor.kind!r} is unknown", subject=subject, field="kind", remedy=known)
         what = next((owner for owner in owners if sensor.kind.startswith(owner)), "frame")
         names = frames if what == "frame" else [item.name for item in owners[what]]
-        if not sensor.kind.startswith("e_"):
-            _known(subject, "target", "joint" if what == "ball" else what, sensor.target, names)
-        if sensor.reference:
-            _known(subject, "reference", "frame", sensor.reference, frames)
+        if sensor.kind.startswith("geom"):
+            what, names = "geometry", [shape.name for shape in model.geometries]
+        if not sensor.kind.startswith("e_") and sensor.kind != "clock":
+            for target in sensor.target.splitlines() or [""]:
+                _known(subject, "target", "joint" if what == "ball" else what, target, names)
+        for reference in sensor.reference.splitlines():
+            _known(
+                subject,
+                "reference",
+                what if what == "geometry" else "frame",
+                reference,
+                names if what == "geometry" else frames,
+            )
         for name in sensor.carried.splitlines():
             _known(subject, "carried", "frame", name, frames)
         _finite(subject, "carried_inertia", sensor.carried_inertia, 10 if sensor.carried else 0)

@@ -57,6 +57,16 @@ def source(name: str) -> bytes:
     return file.read_bytes()
 
 
+def look(model: Model) -> bytes | None:
+    """Return the file with the visual shapes of a robot that ships; None for another model, or one that has none."""
+    file = resources.files(__name__) / "looks" / f"{model.name}.urdf"
+    if not model.name.isidentifier() or not file.is_file():
+        return None
+    shipped = {(shape.name, shape.link, shape.size) for shape in load(model.name).geometries}
+    own = {(shape.name, shape.link, shape.size) for shape in model.geometries if shape.kind != "plane"}
+    return file.read_bytes() if own <= shipped else None
+
+
 def pendulum(links: int, *, length: float = 1.0, mass: float = 1.0, radius: float = 0.02) -> Model:
     """Build a chain of equal rods that swing in the x-z plane and hang down at q = 0.
 

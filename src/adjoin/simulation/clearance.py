@@ -34,11 +34,13 @@ def clearance(world: World, q: torch.Tensor) -> tuple[list[str], torch.Tensor]:
     if not over:
         return [], q.new_empty((*q.shape[:-1], 0))
     names = [shapes[shape].name for shape, _ in over]
+    flat = call("clearance", world.model, q.detach(), over=over)
     if world.terrain is None:
-        return names, call("clearance", world.model, q.detach(), over=over)
+        return names, flat
     lowest = call("lowest_points", world.model, q.detach(), over=over)
     places = q.new_tensor([shapes[ground].position for _, ground in over])
-    return names, lowest[..., 2] - _height(world.terrain, lowest, places)
+    on_terrain = torch.tensor([ground == world.terrain_shape for _, ground in over], device=q.device)
+    return names, torch.where(on_terrain, lowest[..., 2] - _height(world.terrain, lowest, places), flat)
 
 
 @quantity("lowest_points", "q")

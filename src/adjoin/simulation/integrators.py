@@ -27,6 +27,7 @@ from adjoin.model.manifold import integrate, rate
 from adjoin.model.parts import WORLD
 from adjoin.simulation.activation import next_activations
 from adjoin.simulation.actuation import Effort, effort_of
+from adjoin.simulation.adhesion import WithinGap, arms_of_contacts, arms_of_list, has_adhesion
 from adjoin.simulation.euler import move, straight, turned
 from adjoin.simulation.step import Listed, StepResult
 from adjoin.spatial import vector
@@ -35,7 +36,7 @@ from adjoin.spatial.scalar import Scalar, is_number
 from adjoin.trace import loop, select
 
 if TYPE_CHECKING:
-    from adjoin.simulation.world import Plant
+    from adjoin.simulation.world import Plant, World
 
 
 class Equations(NamedTuple):
@@ -84,6 +85,8 @@ class SemiImplicit:
         """Return the robot, what solves its constraints, and a step without them."""
         state, solver = plant.at(q, v)
         dt, robot = plant.world.dt, state.robot
+        if has_adhesion(robot.model):
+            self._note_adhesion(plant.world, state, solver)
         effort = effort_of(state, plant.control, plant.activation, dt)
         state.computed["effort"] = effort
         inertia = crba_of(state)
@@ -107,6 +110,18 @@ class SemiImplicit:
         masses = robot.numbers("mass")
         mass = math.fsum(masses) if all(map(is_number, masses)) else sum(masses, 0.0)
         return state, solver, FreeMotion(inertia, damping, rhs, residual, mass, dt)
+
+    def _note_adhesion(self, world: "World", state: State, solver: Any) -> None:
+        """Find what touches before the forces are known, since actuators pull there."""
+        if not world.listed:
+            found = contacts(state, world.pairs, solver.elliptic)
+            state.computed["adhesion"] = arms_of_contacts(world.model, found)
+            return
+        candidates, listed = world.candidates, None
+        if candidates.pairs:
+            listed = find_contacts(state, candidates, solver.tangent, lambda _: WithinGap(candidates.pairs))
+        scene = Scene(state, candidates, listed, world.constraints, world.limits, world.inverse_weights)
+        state.computed["adhesion"], state.computed["contact list"] = arms_of_list(scene), listed
 
     def _moved(
         self, state: State, free: FreeMotion, change: Sequence[Scalar], late: Sequence[Scalar] = ()
@@ -166,8 +181,11 @@ class SemiImplicit:
         state, solver, free = self.free_motion(plant, q, v)
         world = plant.world
         candidates, contacts = world.candidates, None
-        if candidates.pairs:
-            contacts = find_contacts(state, candidates, solver.tangent, solver.reach(free, state, candidates))
+        reach = solver.reach(free, state, candidates) if candidates.pairs else None
+        if reach is None and "contact list" in state.computed:
+            contacts = state.computed["contact list"]
+        elif candidates.pairs:
+            contacts = find_contacts(state, candidates, solver.tangent, reach)
         scene = Scene(state, candidates, contacts, world.constraints, world.limits, world.inverse_weights, start)
         solution = solver.solve_listed(free, scene)
         place, velocity, acceleration = self._moved(state, free, solution.change)

@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from adjoin.collision.branchless import choose
+from adjoin.collision.narrow_phase import points
+from adjoin.collision.point import FAR
 from adjoin.collision.ray import KINDS, MISS, ray_distance, terrain_ray
 from adjoin.collision.shape import Shape
 from adjoin.collision.terrain import OnTerrain
-from adjoin.constraints.rows import GROUND, shape
+from adjoin.constraints.rows import shape
 from adjoin.dynamics.energy import kinetic_energy_of, potential_energy_of
 from adjoin.dynamics.point_motion import rate_of
 from adjoin.dynamics.rnea import body_motions, spin_matrix
@@ -153,7 +156,7 @@ def ray_distances(state: State, origin: Vector3, direction: Vector3, without: Se
     for index, geometry in enumerate(state.robot.model.geometries):
         if index in without:
             continue
-        if isinstance(state.robot, OnTerrain) and geometry.name == GROUND:
+        if isinstance(state.robot, OnTerrain) and index == state.robot.ground:
             nearest = minimum(nearest, terrain_ray(state.robot.terrain, origin, direction))
         elif geometry.kind in KINDS:
             nearest = minimum(nearest, ray_distance(shape(state, index), origin, direction))
@@ -283,9 +286,60 @@ def _tendon_force(reading: Reading, sensor: Sensor) -> list[Scalar]:
     return [sum((force for drive, force in drives if drive.tendon == sensor.target), 0.0)]
 
 
+def _nearest(reading: Reading, sensor: Sensor) -> tuple[Scalar, Vector3, Vector3]:
+    """The distance of two sets of shapes, and the point of each nearest to the other; `FAR` beyond the cutoff."""
+    model = reading.state.robot.model
+    ends = [[model.geometry_index(name) for name in names.splitlines()] for names in (sensor.target, sensor.reference)]
+    nearest: Any = (FAR, ZERO, ZERO)
+    for i in ends[0]:
+        for j in ends[1]:
+            for point in points(shape(reading.state, i), shape(reading.state, j)):
+                half = vector.scale(0.5 * point.distance, point.normal)
+                found = point.distance, vector.add(point.position, half), vector.subtract(point.position, half)
+                nearest = choose(found[0] < nearest[0], found, nearest)
+    return choose(nearest[0] < sensor.cutoff, nearest, (FAR, ZERO, ZERO))
+
+
+def _distance(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    return [minimum(_nearest(reading, sensor)[0], sensor.cutoff)]
+
+
+def _direction(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    """The unit vector from the first shape toward the second; zeros if they are too far apart."""
+    distance, first, second = _nearest(reading, sensor)
+    way = vector.subtract(second, first)
+    length = sqrt(maximum(vector.dot(way, way), 1e-30))
+    return list(vector.scale(select(distance < 0.5 * FAR, 1.0 / length, 0.0), way))
+
+
+def _segment(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    _, first, second = _nearest(reading, sensor)
+    return [*first, *second]
+
+
+def _inside(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    """Whether the sensor is in the volume of its reference."""
+    state = reading.state
+    turn, place = state.frame_pose(state.robot.model.frame_index(sensor.reference))
+    x, y, z = vector.apply_transposed(turn, vector.subtract(reading.pose(sensor)[1], place))
+    a, b, c = sensor.size
+    if sensor.zone == "sphere":
+        inside = x * x + y * y + z * z < a * a
+    elif sensor.zone == "capsule":
+        over = maximum(abs(z) - b, 0.0)
+        inside = x * x + y * y + over * over < a * a
+    elif sensor.zone == "ellipsoid":
+        inside = x * x / (a * a) + y * y / (b * b) + z * z / (c * c) < 1.0
+    elif sensor.zone == "cylinder":
+        inside = (x * x + y * y < a * a) & (abs(z) < b)
+    else:
+        inside = (abs(x) < a) & (abs(y) < b) & (abs(z) < c)
+    return [select(inside, 1.0, 0.0)]
+
+
 Kind = Callable[[Reading, Sensor], list[Scalar]]
 
-_UNIT = ("framequat", "ballquat", "framexaxis", "frameyaxis", "framezaxis")
+_UNIT = ("geomdist", "geomnormal", "geomfromto", "framequat", "ballquat", "framexaxis", "frameyaxis", "framezaxis")
 _KINDS: dict[str, Kind] = {
     "jointpos": lambda reading, sensor: reading.joint(sensor)[0],
     "jointvel": lambda reading, sensor: reading.joint(sensor)[1],
@@ -326,5 +380,10 @@ _KINDS: dict[str, Kind] = {
     "e_potential": lambda reading, _: [potential_energy_of(reading.state, springs=True)],
     "rangefinder": _range,
     "rays": _rays,
+    "clock": lambda reading, _: list(reading.step.before["time"]),
+    "insidesite": _inside,
+    "geomdist": _distance,
+    "geomnormal": _direction,
+    "geomfromto": _segment,
     "e_kinetic": lambda reading, _: [kinetic_energy_of(reading.state)],
 }

@@ -38,16 +38,15 @@ class Simulator:
         model: The robot or robots.
         dt: The time step, s; by default the one of the model's file, or 1 ms.
         contact: How contacts and other constraints are solved: `PGS(...)`, `Newton(...)` or `Compliant(...)`; by
-            default `Newton()`, which steps as MuJoCo does, for a model from an MJCF file, and `PGS()` for others and
-            on terrain.
+            default `Newton()`, which steps as MuJoCo does, for a model from an MJCF file, and `PGS()` for others.
         pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: Pairs that do not touch.
         self_collision: Whether shapes of one robot touch each other too; by default if the model is from an MJCF file,
             which says what touches what.
         ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall and no shape
             is fixed to the world.
-        terrain: Heights that take the place of that plane; `params` may hold other heights as "terrain",
-            (..., rows, columns).
+        terrain: Heights that take the place of that plane; by default those of the model. `params` may hold other
+            heights as "terrain", (..., rows, columns).
         constraints: `FrameConstraint`s, frames held to the world or to one another, and `JointEquality`s.
         limits: Whether joints have limits.
         integrator: How steps are taken: `SemiImplicit(...)`, `RK4()` or `ConstrainedRK4()`; by default what the model's
@@ -56,7 +55,7 @@ class Simulator:
             a robot. An environment that has more gets the status 3.
         as_list: Whether a step has a list of the contacts that touch, whose cost and code follow what does, instead of
             rows for every point that could; by default a list if more than 8 points could, or if kinds of shapes need
-            a search for points, and never on terrain. `Newton` always has a list.
+            a search for points, and not on terrain. `Newton` always has a list.
         residual: What the model lacks: a traced function of `q`, `v`, `control` and named tensors that returns
             additions by name: "force", nv generalized forces, or any parameter, in its shape. Each step evaluates it
             as the step begins (`RK4` four times).

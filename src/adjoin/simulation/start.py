@@ -60,6 +60,9 @@ def start_state(
     began = {"q": q, "v": v}
     if key is not None and key.activation:
         memory["activation"] = began["activation"] = q.new_tensor(key.activation).expand(*shape, -1)
+    if model.mocap:
+        poses = key.mocap if key is not None and key.mocap else model.mocap_poses
+        memory["mocap"] = began["mocap"] = q.new_tensor(poses).expand(*shape, -1)
     if key is not None and any(key.control):
         began["control"] = q.new_tensor(key.control).expand(*shape, -1)
     # Copies, so that writing into the tensors of a state does not move where it began.

@@ -108,6 +108,24 @@ class SimulatorState(Tensors):
         """Return the shape of the batch."""
         return self.q.shape[:-1]
 
+    @property
+    def mocap(self) -> torch.Tensor:
+        """Return position and quaternion [w x y z] of the model's mocap links, (..., n, 7)."""
+        poses = self.memory.get("mocap", self.q.new_zeros((*self.batch, 0)))
+        return poses.unflatten(-1, (-1, 7)) if poses.shape[-1] else poses.reshape(*self.batch, 0, 7)
+
+    def with_mocap(self, poses: torch.Tensor) -> "SimulatorState":
+        """Return the state with the mocap links elsewhere, from where the next steps find them.
+
+        Args:
+            poses: position and quaternion [w x y z] of each, (..., n, 7), which expands to the batch.
+        """
+        shape = self.mocap.shape
+        if poses.shape[-2:] != shape[-2:] or shape[-2] == 0:
+            raise InputError(f"with_mocap: poses must be of the shape {tuple(shape)}, got {tuple(poses.shape)}")
+        memory = {**self.memory, "mocap": poses.to(self.q).expand(shape).flatten(-2)}
+        return self.replace(memory=memory)
+
     def expand_start(self, shape: Sequence[int]) -> dict[str, torch.Tensor]:
         """Return where the environments began, expanded to a shape of the batch."""
         return {name: x if x.shape[:-1] == shape else x.expand(*shape, -1) for name, x in self.start.items()}

@@ -118,19 +118,24 @@ class World:
         """Build the world of a model: add the ground and choose the pairs that can touch. See `Simulator`."""
         if terrain is not None and ground is False:
             raise InputError("Simulator: terrain is ground; pass ground=True, or leave it out")
+        own = [grid.name for grid in model.terrain]
+        if own and terrain is None:
+            terrain, ground = Heightfield.of(model), bool(ground)
         if ground is None:
             floating = any(body.parent == WORLD and body.joint.type.floating for body in model.bodies)
             loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
-            ground = (floating and loose and _would_touch(model, pairs)) or terrain is not None
+            ground = (floating and loose and _would_touch(model, pairs)) or (terrain is not None and not own)
         model = with_ground(model) if ground else model
         from_mjcf = bool(model.integrator)
         candidates, _ = collision_pairs.pairs(
             model, pairs, ignore, from_mjcf if self_collision is None else self_collision
         )
         if terrain is not None:
-            candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, pairs is not None)]
+            place = model.geometry_index(own[0] if own else GROUND)
+            candidates = [pair.swapped() if pair.first == place else pair for pair in candidates]
+            candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, place, pairs is not None)]
         options.setdefault("integrator", INTEGRATORS[model.integrator])
-        options.setdefault("contact", Newton() if from_mjcf and terrain is None else PGS())
+        options.setdefault("contact", Newton() if from_mjcf else PGS())
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
         if getattr(world.contact, "time_of_impact", False) and (
             world.as_list or not isinstance(world.integrator, SemiImplicit)
@@ -140,10 +145,6 @@ class World:
                 f"time_of_impact=True, or as_list=True and {type(world.integrator).__name__}()"
             )
         if world.listed:
-            if terrain is not None:
-                raise InputError(
-                    "Simulator: terrain needs rows for every point: a solver such as PGS(), and as_list=None or False"
-                )
             touching = [UnilateralBlock(())] if world.pairs else []
             world.integrator.require(model.name, [*touching, *world._traced_constraints[1]])
             return world
@@ -174,7 +175,14 @@ class World:
     @cached_property
     def candidates(self) -> Candidates:
         """Return the pairs that can touch, as the list of contacts has them."""
-        return Candidates.of(self.model, self.pairs, self.max_contacts)
+        return Candidates.of(self.model, self.pairs, self.max_contacts, self.terrain_shape)
+
+    @property
+    def terrain_shape(self) -> int | None:
+        """Return the index of the shape that terrain takes the place of."""
+        if self.terrain is None:
+            return None
+        return self.model.geometry_index(self.model.terrain[0].name if self.model.terrain else GROUND)
 
     @cached_property
     def inverse_weights(self) -> InverseWeights:
@@ -187,7 +195,17 @@ class World:
     def carry(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of what a step hands to the next."""
         activation = {"activation": (self.model.na,)} if self.model.na else {}
-        return {"q": (self.model.nq,), "v": (self.model.nv,), "status": (), **self.memory, **activation}
+        mocap = {"mocap": (7 * len(self.model.mocap),)} if self.model.mocap else {}
+        clock = {"time": (1,)} if any(sensor.kind == "clock" for sensor in self.model.sensors) else {}
+        return {
+            "q": (self.model.nq,),
+            "v": (self.model.nv,),
+            "status": (),
+            **self.memory,
+            **activation,
+            **mocap,
+            **clock,
+        }
 
     @cached_property
     def memory(self) -> dict[str, tuple[int, ...]]:
@@ -314,7 +332,7 @@ class World:
             The carry after it, frozen where the step went wrong; and the step, for what else is asked of it.
         """
         q, v, status = list(carry["q"]), list(carry["v"]), carry["status"]
-        plant = replace(plant, activation=list(carry.get("activation", ())))
+        plant = replace(plant, activation=list(carry.get("activation", ())), mocap=list(carry.get("mocap", ())))
         start = {name: list(carry[name]) for name in self.memory if name in carry}
         result = self.integrator.advance(plant, q, v, *start.values())
         speed, place = (sum((x * x for x in part), 0.0) for part in (result.v, result.q))
@@ -337,6 +355,10 @@ class World:
         following: Values = {"q": unless_frozen(result.q, q), "v": unless_frozen(result.v, v), "status": after}
         if "activation" in carry:
             following["activation"] = unless_frozen(result.activation, list(carry["activation"]))
+        if "time" in carry:
+            following["time"] = unless_frozen([carry["time"][0] + self.dt], list(carry["time"]))
+        if "mocap" in carry:
+            following["mocap"] = list(carry["mocap"])
         for name, old in start.items():
             following[name] = unless_frozen(result.kept[: len(old)], old)
         return following, Step(plant, carry, following, result)
@@ -351,6 +373,7 @@ class Plant:
         params: Values of parameters by name; the others are the world's own.
         control: nu scalars.
         activation: na scalars.
+        mocap: poses of `Model.mocap`, seven scalars each; none for the model's own.
         external: Frame name -> six scalars, [force; moment] at the frame's origin in world axes.
         tensors: Named tensors, for the residual.
     """
@@ -361,6 +384,7 @@ class Plant:
     external: Values = field(default_factory=dict)
     tensors: Values = field(default_factory=dict)
     activation: Sequence[Scalar] = ()
+    mocap: Sequence[Scalar] = ()
 
     @property
     def model(self) -> Model:
@@ -379,7 +403,12 @@ class Plant:
     @property
     def finite_inputs(self) -> list[Scalar]:
         """Return all numbers of the call that must be finite, even where limits of an actuator would hide it."""
-        return [*self.control, *[x for force in self.external.values() for x in force], *self.finite_parameters]
+        return [
+            *self.control,
+            *self.mocap,
+            *[x for force in self.external.values() for x in force],
+            *self.finite_parameters,
+        ]
 
     @cached_property
     def unphysical(self) -> list[Any]:
@@ -428,9 +457,16 @@ class Plant:
         return Robot(self.model).numbers(name)
 
     def _robot(self, params: Values) -> Robot:
+        robot = self._unmoved(params)
+        if self.mocap:
+            robot.move_mocap(self.mocap)
+        return robot
+
+    def _unmoved(self, params: Values) -> Robot:
         if self.world.terrain is None:
             return Robot(self.model, params)
-        heights, ground = params.pop(TERRAIN), self.model.geometry_index(GROUND)
+        heights, ground = params.pop(TERRAIN), self.world.terrain_shape
+        assert ground is not None
         return OnTerrain(self.model, params, ground, self.world.terrain, lambda row, column: heights[row, column])
 
     def _load(self, robot: Robot, name: str) -> ExternalForce:
@@ -468,10 +504,10 @@ def _only_lists(solver: object) -> bool:
     return is_listed(solver) and not hasattr(solver, "solve")
 
 
-def _stands_on_terrain(model: Model, pair: Pair, chosen: bool) -> bool:
+def _stands_on_terrain(model: Model, pair: Pair, terrain: int, chosen: bool) -> bool:
     """Whether a pair is not with terrain, or of a shape that can stand on it."""
-    first, second = (model.geometries[index] for index in (pair.first, pair.second))
-    if second.name != GROUND or first.kind in KINDS:
+    first = model.geometries[pair.first]
+    if pair.second != terrain or first.kind in KINDS:
         return True
     if chosen:
         raise InputError(f"Simulator: {first.name!r} is a {first.kind}; on terrain stand: {', '.join(KINDS)}")

@@ -7,7 +7,7 @@ import math
 
 from adjoin.spatial.angles import angle_over_sine, cosine, sinc
 from adjoin.spatial.scalar import Scalar, cos, is_number, select, sin, sqrt
-from adjoin.spatial.vector import Matrix3, Vector3, add, cross, dot, matrix3, multiply, scale
+from adjoin.spatial.vector import IDENTITY, Matrix3, Vector3, add, cross, dot, matrix3, multiply, scale
 
 Quaternion = tuple[Scalar, Scalar, Scalar, Scalar]
 
@@ -141,9 +141,11 @@ def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
         nearest = float(round(x))
         return nearest + 0.0 if abs(x - nearest) <= tolerance else x
 
-    return matrix3([[clean(x) for x in row] for row in m])
+    return IDENTITY if m == IDENTITY else matrix3([[clean(x) for x in row] for row in m])
 
 
 def compose(a: Matrix3, b: Matrix3) -> Matrix3:
     """Return a b in floats, tidied."""
+    if a == IDENTITY or b == IDENTITY:
+        return tidy(b if a == IDENTITY else a)
     return tidy(multiply(a, b))

@@ -7,7 +7,7 @@ import numpy as np
 
 from adjoin.errors import Location
 from adjoin.io.mesh import Color
-from adjoin.io.mjcf import unique_names
+from adjoin.io.mjcf_compiled import unique_names
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.paths import Files
 from adjoin.io.xml import Element

@@ -54,6 +54,7 @@ class Scene:
         terrain: Heightfield | None = None,
     ):
         self.server, self.drawing, self.model = server, drawing, drawing.model
+        terrain = terrain or Heightfield.of(self.model)
         poses = drawing.poses(q)
         low, high = drawing.extent(poses)
         self.size = float(max(high - low))
@@ -127,13 +128,14 @@ class Scene:
         planes = [shape for shape in self.model.geometries if shape.kind == "plane" and shape.body == WORLD]
         if terrain is not None:
             surface = mesh.heights(terrain.heights.detach().cpu().double().numpy(), terrain.spacing, terrain.origin)
+            own = [shape.position for shape in planes if shape.name in [grid.name for grid in self.model.terrain]]
             still = np.tile((1.0, 0.0, 0.0, 0.0), (len(self.offsets), 1))
             scene.add_batched_meshes_simple(
                 "/terrain",
                 surface.vertices,
                 surface.faces,
                 still,
-                self.offsets,
+                self.offsets + np.array(own[0] if own else (0.0, 0.0, 0.0), dtype=self.offsets.dtype),
                 batched_colors=TERRAIN_COLOR,
                 lod="off",
             )

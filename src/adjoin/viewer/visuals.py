@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from adjoin import robots
 from adjoin.errors import AdjoinWarning, Findings, ModelError, Subject, warn_caller
 from adjoin.io import xml
 from adjoin.io.load import open_source
@@ -32,15 +33,16 @@ ONE = (1.0, 1.0, 1.0)
 
 
 def visuals_of(model: Model, source: Source | None) -> Visuals:
-    """Return the visuals of a robot from its file, or as they were read before."""
-    if source is None or isinstance(source, Mapping):
-        return source or {}
-    return read_visuals(model, source)
+    """Return the visuals of a robot from its file, or as they were read before; without either, of one that ships."""
+    if source is None:
+        look = robots.look(model)
+        return {} if look is None else read_visuals(model, look)
+    return source if isinstance(source, Mapping) else read_visuals(model, source)
 
 
 def read_visuals(
     model: Model,
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | bytes,
     *,
     packages: Mapping[str, str | os.PathLike[str]] | None = None,
     allow: Sequence[str | os.PathLike[str]] = (),
@@ -51,7 +53,8 @@ def read_visuals(
 
     Args:
         model: the robot that was loaded from the file; links it does not have are passed over.
-        source: the file. Meshes are in STL, OBJ, Collada or glTF, and read from its collection, see `adjoin.load`.
+        source: the file, or its bytes. Meshes are in STL, OBJ, Collada or glTF, and read from its collection, see
+            `adjoin.load`.
         packages: folders of package:// addresses, by package name.
         allow: folders beyond the robot's own that files may be read from.
     """
