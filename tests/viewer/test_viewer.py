@@ -55,7 +55,7 @@ def slider(viewer, name):
 
 
 def test_every_shape_is_where_forward_kinematics_has_it(open_viewer):
-    model = adjoin.robots.load("go2")
+    model = adjoin.robots.load("a1")
     viewer = open_viewer(model, 3, spacing=2.0)
     q = model.random((3,))
     viewer.show(q)
@@ -75,7 +75,7 @@ def test_every_shape_is_where_forward_kinematics_has_it(open_viewer):
 
 def test_without_a_key_frame_a_robot_stands_on_the_ground(open_viewer):
     model = adjoin.load(adjoin.robots.source("panda"), floating_base=True)
-    viewer = open_viewer(replace(model, keyframes=()))
+    viewer = open_viewer(replace(model, name="arm", keyframes=()))
     lowest = [part.mesh.vertices * part.scale for part in viewer._scene.drawing.parts]
     position, rotation = drawn(viewer)
     lowest = [(r @ points.T)[2].min() + p[2] for p, r, points in zip(position[0], rotation[0], lowest, strict=True)]
@@ -218,7 +218,7 @@ def test_the_page_about_the_viewer_runs(monkeypatch, tmp_path, capsys):
     scope = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "viewer.md", "exec"), scope)
-    assert re.match(r"http://127\.0\.0\.1:\d+\n8\d{5}\n$", capsys.readouterr().out)
+    assert re.match(r"http://127\.0\.0\.1:\d+\n[89]\d{5}\n$", capsys.readouterr().out)
     assert 1e6 < (tmp_path / "sixty_four.html").stat().st_size < 3e6
 
 

@@ -265,7 +265,7 @@ class _Writer:
         for sensor in model.sensors:
             lines += _tag("sensor", attributes_of(sensor))
         for grid in model.terrain:
-            heights = numbers([x for row in grid.heights for x in row])
+            heights = numbers(tuple(x for row in grid.heights for x in row))
             places = {"spacing": numbers(grid.spacing), "origin": numbers(grid.origin)}
             lines += _tag("terrain", {"name": grid.name, "rows": str(len(grid.heights)), **places, "heights": heights})
         for name in model.mocap:

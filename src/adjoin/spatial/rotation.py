@@ -141,7 +141,7 @@ def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
         nearest = float(round(x))
         return nearest + 0.0 if abs(x - nearest) <= tolerance else x
 
-    return IDENTITY if m == IDENTITY else matrix3([[clean(x) for x in row] for row in m])
+    return IDENTITY if isinstance(m, tuple) and m == IDENTITY else matrix3([[clean(x) for x in row] for row in m])
 
 
 def compose(a: Matrix3, b: Matrix3) -> Matrix3:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from adjoin import robots
 from adjoin.errors import AdjoinWarning, Findings, ModelError, Subject, warn_caller
 from adjoin.io import xml
@@ -36,7 +38,7 @@ def visuals_of(model: Model, source: Source | None) -> Visuals:
     """Return the visuals of a robot from its file, or as they were read before; without either, of one that ships."""
     if source is None:
         look = robots.look(model)
-        return {} if look is None else read_visuals(model, look)
+        return {} if look is None else _joined(read_visuals(model, look))
     return source if isinstance(source, Mapping) else read_visuals(model, source)
 
 
@@ -79,6 +81,21 @@ def read_visuals(
     if errors:
         warn_caller(AdjoinWarning("links are drawn as their collision shapes", errors))
     return parts
+
+
+def _joined(visuals: Visuals) -> Visuals:
+    """Return visuals with one surface for all parts of a body that have one color, so that less moves in a replay."""
+    found: dict[str, list[Solid]] = {link: [] for link in visuals}
+    groups: dict[tuple[int, Color], tuple[str, list[Solid]]] = {}
+    for link, parts in visuals.items():
+        for part in parts:
+            groups.setdefault((part.body, part.color), (link, []))[1].append(part)
+    for (body, color), (link, parts) in groups.items():
+        places = [(part.mesh.vertices * part.scale) @ np.array(part.rotation).T + part.position for part in parts]
+        starts = np.cumsum([0, *map(len, places)])
+        faces = [part.mesh.faces + start for part, start in zip(parts, starts[:-1], strict=True)]
+        found[link].append(Solid(body, Mesh(np.concatenate(places), np.concatenate(faces)), ONE, color))
+    return found
 
 
 class _Reader:
