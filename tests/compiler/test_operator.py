@@ -411,3 +411,16 @@ def test_several_threads_give_the_same_bits_also_in_a_forked_child():
     child.start()
     assert queue.get(timeout=60) == float(results[0].numpy().max())
     child.join()
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own warnings
+def test_a_first_call_with_a_shared_input_compiles_into_one_graph():
+    @at.function(x=3, w=())
+    def scaled(x, w):
+        return w * (x @ x) + 0.125
+
+    torch.compiler.reset()
+    x, w = torch.rand(4, 3, dtype=torch.float64, requires_grad=True), torch.tensor(2.0, dtype=torch.float64)
+    value = torch.compile(lambda x, w: scaled(x, w).sum(), fullgraph=True, backend="aot_eager")(x, w)
+    (gradient,) = torch.autograd.grad(value, x)
+    torch.testing.assert_close(gradient, 4.0 * x.detach())

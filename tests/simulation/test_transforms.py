@@ -424,3 +424,40 @@ def test_states_go_in_and_out_of_what_is_compiled():
     expected, after = twice(state, controls[0]), compiled(twice)(state, controls[0])
     assert torch.equal(after.q, expected.q)
     assert torch.equal(after.status, expected.status)
+
+
+def unseen():
+    """A simulator of a model that nothing was called with."""
+    model = adjoin.robots.load("two_link")
+    return adjoin.Simulator(model.with_parameters({"mass": 1.1 * model.parameters(dtype=torch.float64)["mass"]}), 1e-3)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own warnings
+@pytest.mark.parametrize("way", ["rollout", "steps"])
+def test_what_was_never_called_before_compiles_into_one_graph(way):
+    sim, q, controls = unseen(), random(3, 2), random(4, 3, 2)
+
+    def end(q, controls, mass):
+        state = sim.state(q)
+        if way == "rollout":
+            path = sim.rollout(state, controls, {"mass": mass}, outputs=["acceleration"])
+            return path.q.square().sum() + path.outputs["acceleration"].sum()
+        for control in controls:
+            state = sim.step(state, control, {"mass": mass})
+        return state.q.square().sum()
+
+    inputs = (q, controls, sim.model.parameters(dtype=torch.float64)["mass"])
+    fast = compiled(end)
+    found = list(gradients(fast, inputs))
+    close(found, list(gradients(end, inputs)))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own warnings
+def test_functions_that_were_never_traced_say_what_to_do():
+    sim, q, controls = unseen(), random(3, 2), random(4, 3, 2)
+
+    def end(q):
+        return sim.rollout(sim.state(q), controls, controller=lambda q, control: control - q).q.sum()
+
+    with pytest.raises(Exception, match="make the same call once before, outside of what is compiled"):
+        compiled(end)(q)

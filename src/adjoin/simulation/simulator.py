@@ -1,6 +1,7 @@
 """The simulator: a world as differentiable operators on torch tensors."""
 
 import copy
+import ctypes
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -117,6 +118,8 @@ class Simulator:
             **{name: value for name, value in chosen.items() if value is not None},
         )
         shapes = self.model.geometries
+        # Computed here: torch.compile cannot enter the lock of a cached property.
+        _ = self.world.carry, self.world.parameters
         self.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in self.world.contact_pairs]
         self._kernels: BoundedCache[Any] = BoundedCache(256)
         self._calls: BoundedCache[KnownCall] = BoundedCache(256)
@@ -564,11 +567,23 @@ class Simulator:
             if results is not None:
                 return results
         inputs = self._inputs(name, state, control, params, external, tensors)
+        if torch.compiler.is_compiling():
+            _trace_beside(id(self), name, tuple([(label, argument.shape) for label, argument in inputs.items()]))
         function = self._function(name, functools.partial(traced, self.world), inputs)
         if key is not None:
             behind = {label: argument for label, argument in inputs.items() if label not in self.world.carry}
             self._calls.put(key, KnownCall.of(function, self.world, behind))
         return function(*[argument.tensor for argument in inputs.values()])
+
+
+@torch.compiler.assume_constant_result
+def _trace_beside(simulator: int, name: str, shapes: tuple[tuple[str, Any], ...]) -> bool:
+    """Trace a function of one step while torch compiles a call of it; see `world_rollout`."""
+    sim: Simulator = ctypes.cast(simulator, ctypes.py_object).value
+    empty = torch.empty(0)
+    traced = functools.partial({"step": _stepped, "contacts": _touched}[name], sim.world)
+    sim._function(name, traced, {label: Argument(shape, empty) for label, shape in shapes})
+    return True
 
 
 def _state(carry: Mapping[str, torch.Tensor], before: SimulatorState) -> SimulatorState:

@@ -1,5 +1,6 @@
 """Rollouts of a world: controller, steps and outputs traced into one kernel."""
 
+import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -110,14 +111,31 @@ class WorldRollout:
         for name, x in (nudges or {}).items():
             inputs[f"nudge_{name}"] = Argument(self.world.carry[name], x, True)
         wanted = {**self.outputs, **({name: name for name in ("fault", "constraint_modes")} if nudges else {})}
-        shapes = tuple((name, x.shape, x.streamed) for name, x in inputs.items())
-        key = (self.label, self.controller, tuple(wanted.items()), shapes)
-        self.traced = self.kernels.get(key, lambda: self._trace(wanted, inputs, tuple(nudges or ())))
-        rollout, structure = self.traced
+        if torch.compiler.is_compiling() and not nudges:
+            self._prepare(wanted, inputs)
+        rollout, structure = self.traced = self.find(wanted, inputs, tuple(nudges or ()))
         streams = {name: x.tensor for name, x in inputs.items() if x.streamed}
         constants = {name: x.tensor for name, x in inputs.items() if not x.streamed}
         states, arrays = rollout(self.carry, streams, constants, every, progress)
         return trajectory(states, arrays, structure, self.steps)
+
+    def _prepare(self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument]) -> None:
+        """Trace for torch.compile, which cannot follow it: beside, by plain constants, where there are no functions."""
+        label, _, items, shapes = key = self._key(wanted, inputs)
+        if not self.functions:
+            _trace_beside(id(self.world), id(self.kernels), label, items, shapes)
+        elif key not in self.kernels:
+            _refuse(self.label)
+
+    def _key(self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument]) -> tuple[Any, ...]:
+        shapes = tuple([(name, x.shape, x.streamed) for name, x in inputs.items()])
+        return self.label, self.controller, tuple(wanted.items()), shapes
+
+    def find(
+        self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument], nudged: tuple[str, ...] = ()
+    ) -> tuple[Rollout, dict[str, Any]]:
+        """Return the rollout, and for each output the structure of what it returns; traced if it is new."""
+        return self.kernels.get(self._key(wanted, inputs), lambda: self._trace(wanted, inputs, nudged))
 
     def _trace(
         self, wanted: Mapping[str, Any], inputs: Mapping[str, Argument], nudged: Sequence[str]
@@ -161,6 +179,32 @@ class WorldRollout:
         if control.shape != (nu := self.world.model.nu,):
             raise InputError(f"{self.label}: the controller returned {control.shape}; a control is ({nu},)")
         return control
+
+
+@torch.compiler.assume_constant_result
+def _refuse(label: str) -> None:
+    """Raise, in a way that torch.compile can follow."""
+    raise InputError(
+        f"{label}: torch.compile cannot trace controllers and functions of outputs; make the same call once before, "
+        "outside of what is compiled"
+    )
+
+
+@torch.compiler.assume_constant_result
+def _trace_beside(
+    world: int, kernels: int, label: str, wanted: tuple[Any, ...], shapes: tuple[tuple[str, Any, bool], ...]
+) -> bool:
+    """Trace a rollout while torch compiles a call of it.
+
+    Torch hands over plain constants alone, so objects come by their addresses; they are alive, since the caller holds
+    them.
+    """
+    call = WorldRollout.__new__(WorldRollout)
+    call.label, call.controller = label, None
+    call.world, call.kernels = (ctypes.cast(address, ctypes.py_object).value for address in (world, kernels))
+    empty = torch.empty(0)
+    call.find(dict(wanted), {name: Argument(shape, empty, streamed) for name, shape, streamed in shapes})
+    return True
 
 
 def is_fine(carry: Values) -> Any:

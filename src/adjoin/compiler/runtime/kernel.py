@@ -62,6 +62,11 @@ class Kernel:
         """Return the kernel that reads these inputs once for the batch."""
         if shared == self.shared:
             return self
+        if torch.compiler.is_compiling():
+            _share_beside(self.key, shared)
+        return self._with_shared(shared)
+
+    def _with_shared(self, shared: tuple[bool, ...]) -> "Kernel":
         return self._variants.get(("shared", shared), lambda: Kernel(self.program.with_shared(shared)))
 
     def without_sums(self) -> "Kernel":
@@ -263,6 +268,13 @@ def find_kernel(key: str) -> Kernel:
         return _registry[key]
     except KeyError:
         raise CompileError("a compiled graph outlived the traced function it calls; keep the function alive") from None
+
+
+@torch.compiler.assume_constant_result
+def _share_beside(key: str, shared: tuple[bool, ...]) -> bool:
+    """Make the form of a kernel that shares inputs while torch compiles a call of it, which torch cannot follow."""
+    _registry[key]._with_shared(shared)
+    return True
 
 
 def launched(device: torch.device, dtype: torch.dtype) -> list[Program]:
