@@ -209,6 +209,18 @@ def test_a_stack_of_five_boxes_stands_for_ten_seconds():
     assert path.v[-1].abs().max() < 1e-3
 
 
+@pytest.mark.parametrize(("ratio", "iterations"), [(1e2, 100), (1e4, 3000)])
+def test_a_heavy_box_stands_on_a_light_one_with_the_sweeps_that_the_docs_say(ratio, iterations):
+    box = shipped("box")
+    numbers = box.parameters(dtype=torch.float64)
+    heavy = box.with_parameters({name: ratio * numbers[name] for name in ("mass", "inertia")})
+    pile = adjoin.forest({"light": box, "heavy": heavy})
+    sim = simulator(pile, 1e-3, [("light/box", "ground"), ("heavy/box", "light/box")], iterations=iterations, warm=True)
+    start = torch.cat([tensor(0.0, 0.0, height, *UPRIGHT) for height in (0.1, 0.3)])
+    path = sim.rollout(sim.state(start), nothing(300))
+    assert (path.q - start).abs().max() < 1e-3
+
+
 def test_what_begins_inside_the_ground_comes_out_and_does_not_jump():
     model = adjoin.robots.load("box")
     sim = simulator(model, 1e-3)
