@@ -32,6 +32,11 @@ TITLES = {
 }
 MADE = "Made from `benchmarks/results` when the site is built."
 HEADS = {
+    "contact_search": f"""\
+# Measured: finding contacts
+
+{MADE} The tasks and the methods are in [Control](../control.md#finding-contacts).
+""",
     "rl": f"""\
 # Measured: reinforcement learning
 

@@ -1,6 +1,8 @@
 """From soft contact to hard: contacts that are not made yet are found, and where they are not, it is said."""
 
 import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,11 +93,25 @@ def test_contact_parameters_of_the_own_solver_do_not_disturb_the_stages() -> Non
     assert found.loss < 6.25 / 2
 
 
+def test_a_task_of_the_benchmark_is_solved_from_zero(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2] / "benchmarks")])
+    from contact_tasks import TASKS
+
+    assert len(TASKS) == 10
+    task = TASKS["drawer"]()
+    still = task.objective.rollout(task.objective.box.start)
+    assert not task.success(still.q[-1:], still.v[-1:])
+    found = optimize(task.objective, iterations=20, continuation=Continuation())
+    closed = task.objective.rollout(found.best)
+    assert task.success(closed.q[-1:], closed.v[-1:])
+
+
 def test_what_is_wrong_with_a_continuation_is_said() -> None:
     for options, wanted in (
         ({"depths": ()}, "depths must be positive"),
         ({"depths": (0.1, -0.1)}, "depths must be positive"),
         ({"iterations": 0}, "whole number of at least 1"),
+        ({"search": -1}, "search must be a whole number"),
         ({"weight": np.inf}, "weight must be positive"),
     ):
         with pytest.raises(InputError, match=wanted):

@@ -35,16 +35,21 @@ class Continuation:
         iterations: of each stage.
         weight: force on a shape that just touches, as a share of the weight of all bodies.
         slip: speed of slip at which friction is at 0.7 of its bound, for each m of depth, 1/s.
+        search: iterations of `MPPI` that each stage of `optimize` begins with: where contacts could be made in several
+            ways, samples find one, and gradients do the rest.
     """
 
-    depths: tuple[float, ...] = (0.1, 0.03, 0.01)
-    iterations: int = 20
+    depths: tuple[float, ...] = (0.1, 0.01)
+    iterations: int = 10
     weight: float = 1.0
     slip: float = 1.0
+    search: int = 12
 
     def __post_init__(self):
         if not isinstance(self.iterations, int) or self.iterations < 1:
             raise InputError(f"Continuation: iterations must be a whole number of at least 1, got {self.iterations!r}")
+        if not isinstance(self.search, int) or self.search < 0:
+            raise InputError(f"Continuation: search must be a whole number of at least 0, got {self.search!r}")
         depths = tuple(self.depths) if isinstance(self.depths, list | tuple) else ()
         for name, values in (("depths", depths), ("weight", [self.weight]), ("slip", [self.slip])):
             if not values or not all(isinstance(x, int | float) and 0.0 < x < math.inf for x in values):

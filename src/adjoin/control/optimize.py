@@ -12,12 +12,16 @@ from adjoin.control.continuation import Continuation, require_contact, warn_of_n
 from adjoin.control.objective import Objective
 from adjoin.control.optimizers.lbfgs import LBFGS
 from adjoin.control.optimizers.method import MAX_FAILURES, Method, MethodState, ScaledObjective, row_at
+from adjoin.control.optimizers.sampling import MPPI
 from adjoin.errors import InputError
 from adjoin.progress import Progress, until_interrupt
 
 REASONS = ("iterations", "tolerance", "stalled", "failed", "target", "no gradient")
 """Why a start has stopped: no iterations are left; its gain is below the tolerance; no step helps; its loss is not
 finite; its loss is at the target; its gradient is zero, as where nothing touches yet, and it has not moved."""
+
+SEARCH = MPPI(samples=32, decay=0.95)
+"""How the stages of a continuation look for contacts."""
 
 _RUNNING, _TOLERANCE, _STALLED, _FAILED, _TARGET, _NO_GRADIENT = range(len(REASONS))
 
@@ -160,20 +164,22 @@ def _through_stages(
     """The best that the stages found for each start, or the start itself, by the objective as it is."""
     objective, found = problem.objective, [variables]
     for params in continuation.stages(objective.box.start):
-        stage = optimize(
-            objective.softened(params),
-            method,
-            starts=found[-1],
-            iterations=continuation.iterations,
-            tolerance=tolerance,
-            seed=seed,
-        )
-        problem.rollouts += int(stage.history.rollouts[-1])
-        found.append(stage.variables)
+        soft = objective.softened(params)
+        for way, iterations in ((SEARCH, continuation.search), (method, continuation.iterations)):
+            if iterations:
+                options: dict[str, Any] = {"iterations": iterations, "tolerance": tolerance, "seed": seed}
+                stage = optimize(soft, way, starts=found[-1], **options)
+                problem.rollouts += int(stage.history.rollouts[-1])
+                found.append(stage.variables)
     candidates = torch.stack(found, 1)
     problem.rollouts += candidates.shape[0] * candidates.shape[1]
     losses = objective.losses(candidates.flatten(0, 1)).unflatten(0, candidates.shape[:2])
-    return row_at(candidates, losses.nan_to_num(torch.inf).argmin(1))
+    best = row_at(candidates, losses.nan_to_num(torch.inf).argmin(1))
+    if not continuation.search:
+        return best
+    last = optimize(objective, SEARCH, starts=best, iterations=continuation.search, tolerance=tolerance, seed=seed)
+    problem.rollouts += int(last.history.rollouts[-1])
+    return last.variables
 
 
 # The state of a run
