@@ -51,9 +51,12 @@ MJCF = b"""<mujoco model="seed">
   <compiler angle="radian" meshdir="."/>
   <option gravity="0 0 -9.81"/>
   <default><joint damping="1" armature="0.1"/><default class="x"><geom friction="1 0.1 0.1"/></default></default>
-  <asset><mesh name="part" file="part.stl"/></asset>
+  <asset><mesh name="part" file="part.stl"/>
+    <hfield name="hills" nrow="2" ncol="3" size="4 3 0.5 0.1" elevation="0 1 0 2 0 1"/></asset>
   <worldbody>
     <geom name="floor" type="plane" size="5 5 0.1"/>
+    <geom name="ground" type="hfield" hfield="hills" pos="0 0 -2"/>
+    <body name="led" mocap="true" pos="0 0 2"><geom name="grip" size="0.1" contype="0" conaffinity="0"/></body>
     <body name="torso" pos="0 0 1"><freejoint name="root"/><geom type="sphere" size="0.2"/>
       <site name="s" pos="0 0 0.1"/>
       <body name="leg" pos="0.2 0 0" euler="0 0.3 0"><joint name="hip" axis="0 1 0" range="-1 1" limited="true"/>
@@ -64,8 +67,11 @@ MJCF = b"""<mujoco model="seed">
   </worldbody>
   <contact><exclude body1="torso" body2="leg"/></contact>
   <actuator><motor joint="hip" gear="10" ctrlrange="-1 1" ctrllimited="true"/>
-    <position joint="slide" kp="5"/></actuator>
-  <keyframe><key name="k" qpos="0 0 1 1 0 0 0 0.1 0.2 1 0 0 0"/></keyframe>
+    <position joint="slide" kp="5"/><adhesion body="foot" ctrlrange="0 1" gain="3"/></actuator>
+  <equality><weld body1="led" body2="torso"/></equality>
+  <sensor><clock/><distance geom1="grip" body2="torso" cutoff="1"/>
+    <insidesite site="s" objtype="body" objname="led"/></sensor>
+  <keyframe><key name="k" qpos="0 0 1 1 0 0 0 0.1 0.2 1 0 0 0" mpos="0 0 3" mquat="1 0 0 0"/></keyframe>
 </mujoco>
 """
 

@@ -465,7 +465,8 @@ class Plant:
     def _unmoved(self, params: Values) -> Robot:
         if self.world.terrain is None:
             return Robot(self.model, params)
-        heights, ground = params.pop(TERRAIN), self.world.terrain_shape
+        # Kernels are always passed the heights; over numbers they are the world's own.
+        heights, ground = params.pop(TERRAIN, self.world.terrain.heights), self.world.terrain_shape
         assert ground is not None
         return OnTerrain(self.model, params, ground, self.world.terrain, lambda row, column: heights[row, column])
 
