@@ -24,7 +24,8 @@ by `tests/simulation/mujoco_report.py` from what `tests/simulation/mujoco_tables
   frame, while it stands.
 
 Steps and heights were compared only where the columns say so: their kernels take long to compile. Meshes were loaded
-with `meshes="exact"`, those of the menagerie as hulls of at most 128 vertices. What differs in steps is where shapes touch:
+with `meshes="exact"`, those of the menagerie as hulls of at most 128 vertices. What differs in steps is where shapes
+touch:
 
 - A mesh on a plane: the lowest vertex is the same, but MuJoCo adds others by the edges of its hull, and here the lowest
   ones in four tilted directions are added.
