@@ -34,7 +34,7 @@ def solved(task: Task, variables: torch.Tensor) -> int:
 def by_gradients(task: Task, starts: torch.Tensor, continuation: bool, quick: bool = False) -> tuple[int, float]:
     """How many starts are solved, and the seconds of processor time that it took."""
     begun = time.process_time()
-    stages = Continuation(**({"iterations": 2, "search": 1} if quick else {})) if continuation else None
+    stages = (Continuation(iterations=2, search=1) if quick else Continuation()) if continuation else None
     found = optimize(task.objective, LBFGS(), starts=starts, continuation=stages, iterations=2 if quick else ITERATIONS)
     return solved(task, found.variables), time.process_time() - begun
 

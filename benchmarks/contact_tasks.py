@@ -104,7 +104,7 @@ def task(
     v = torch.tensor(speed or [0.0] * model.nv, dtype=torch.float64)
     places = {each.name: at.q_slice for each, at in sim.model.independent_joints}
     home = [start[places[each]][0] for each in servos]
-    reach = [spread] * len(servos) if isinstance(spread, float) else spread
+    reach = spread if isinstance(spread, list) else [spread] * len(servos)
 
     def effort(control: Any) -> Any:
         return math.sqrt(DT) * EFFORT * np.array([(c - h) / r for c, h, r in zip(control, home, reach, strict=True)])

@@ -284,6 +284,18 @@ def test_what_the_data_do_not_determine_is_said_before_and_after():
     assert any("geometry_friction" in sentence for sentence in report.unidentifiable)
 
 
+def test_friction_that_another_shape_hides_is_said_by_name():
+    sim, q, v = ball()
+    data = recorded(sim, q, v, bouncing(sim, 0.2, 0.0), steps=20)
+    learned = Parameters(sim.model, dtype=torch.float64).learn("gravity", Unconstrained(tensor(0.0, 0.0, -9.0)))
+    learned.learn("geometry_friction", Sliding(0.1), of="ball")  # that of the ground is 1
+    report = Shooting(sim, learned, data).report()
+    assert math.isinf(report["geometry_friction x of ball"][1])
+    assert any("of ball is hidden by that of ground, which is greater" in said for said in report.unidentifiable)
+    above = Parameters(sim.model, dtype=torch.float64).learn("geometry_friction", Sliding(1.1), of="ball")
+    assert not any("hidden" in said for said in Shooting(sim, above, data).report().unidentifiable)
+
+
 def test_a_report_names_what_was_learned_and_shows_the_fit():
     sim, q, v = ball()
     modules = guessed(sim)

@@ -237,10 +237,33 @@ class Shooting(ShootingResiduals):
             """(windows, samples, ...) as whole trajectories, without the samples that windows begin with."""
             return x[:, -(len(self.q) - 1) :].unflatten(0, self.groups).flatten(1, 2)
 
+        report = replace(report, unidentifiable=[*report.unidentifiable, *self._hidden_frictions(report)])
         q, v = (x.transpose(0, 1) for x in (self.q, self.v))
         measured = torch.cat([local_coordinates(self.model, self.q[0, 0], q), v], -1)
         parts = {"residuals": residuals * sigma, "measured": measured, "time": self.time}
         return replace(report, noise=report.noise * sigma, **{name: joined(x) for name, x in parts.items()})
+
+    def _hidden_frictions(self, report: Report) -> list[str]:
+        """Which frictions the data do not determine because that of another shape, which is greater, acts instead."""
+        friction = self.learned()[0].get("geometry_friction")
+        if friction is None:
+            return []
+        names, sentences = [shape.name for shape in self.simulator.model.geometries], []
+        sliding = friction.detach().reshape(-1, *friction.shape[-2:])[0, :, 0].tolist()
+        greater = [pair for pair in self.simulator.world.pairs if pair.friction == "greater"]
+        for shape, name in enumerate(names):
+            label = f"geometry_friction x of {name}"
+            if label not in report.names or math.isfinite(report[label][1]):
+                continue
+            pairs = [(pair.first, pair.second) for pair in greater if shape in (pair.first, pair.second)]
+            others = [a if b == shape else b for a, b in pairs]
+            hiding = [names[other] for other in others if sliding[other] > sliding[shape]]
+            if hiding and len(hiding) == len(others):
+                sentences.append(
+                    f"{label} is hidden by that of {', '.join(hiding)}, which is greater: of two shapes that touch the "
+                    "greater friction counts. Begin above it, make it smaller, or learn one number for both"
+                )
+        return sentences
 
     def _quantities(self, count: int) -> tuple[list[str], list[str], torch.Tensor, torch.Tensor]:
         names, units, values, turns, first = [], [], [], [], 0
