@@ -136,10 +136,12 @@ def test_gradients_do_not_depend_on_which_states_are_kept():
 
 @pytest.mark.parametrize("elliptic", [False, True])
 def test_unrolled_and_implicit_agree_where_the_solve_has_converged(elliptic):
-    unrolled, implicit = (
-        gradients(*landing(iterations=300, elliptic=elliptic, adjoint=adjoint))
-        for adjoint in (UnrolledAdjoint(), ImplicitAdjoint())
-    )
+    found = []
+    for adjoint in (UnrolledAdjoint(), ImplicitAdjoint()):
+        sim, inputs = landing(iterations=300, elliptic=elliptic, adjoint=adjoint)
+        names = ("q", "v", "controls", "mass", "geometry_friction")  # fewer parameters, a smaller kernel
+        found.append(gradients(sim, {name: inputs[name] for name in names}))
+    unrolled, implicit = found
     for name, value in unrolled.items():
         torch.testing.assert_close(implicit[name], value, rtol=0.0, atol=1e-10 * float(value.norm()))
 

@@ -148,10 +148,13 @@ class _Archive:
     def add(self, x: torch.Tensor, values: torch.Tensor) -> None:
         """Add points; drop what they dominate."""
         finite = values.isfinite().all(-1)
-        every = torch.cat([self.values, values[finite]])
-        twice = (every[:, None] == every[None]).all(-1).tril(-1).any(-1)
-        good = efficient(every) & ~twice
-        self.x, self.values = torch.cat([self.x, x[finite]])[good], every[good]
+        x, values = x[finite], values[finite]
+        twice = (values[:, None] == values[None]).all(-1).tril(-1).any(-1)
+        known = (self.values[:, None] <= values).all(-1).any(0)
+        good = efficient(values) & ~twice & ~known
+        x, values = x[good], values[good]
+        left = ~(values[:, None] <= self.values).all(-1).any(0)
+        self.x, self.values = torch.cat([self.x[left], x]), torch.cat([self.values[left], values])
 
 
 def efficient(values: torch.Tensor) -> torch.Tensor:
