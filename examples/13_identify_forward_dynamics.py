@@ -31,9 +31,9 @@ def loaded(arm: adjoin.Model) -> adjoin.Model:
     return arm.with_parameters({"mass": mass, "com": com, "inertia": inertia, "damping": damping})
 
 
-def measure(true: adjoin.Model, seconds: float) -> Recording:
+def measure(true: adjoin.Model, seconds: float, seed: int = 0) -> Recording:
     """Sines, the torques that were given, and noisy accelerations."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     moments = torch.arange(0.0, seconds, 0.02, dtype=torch.float64)
     motion = sine_excitation(true, moments, (8,), generator=generator)
     v, a = motion.need("rnea", "v", "a")

@@ -30,9 +30,9 @@ class Sliding(torch.nn.Module):
         return torch.cat([self.value(), torch.tensor([0.005, 1e-4], dtype=DOUBLE)])
 
 
-def measure(sim: adjoin.Simulator, throws: int) -> tuple[Recording, torch.Tensor]:
+def measure(sim: adjoin.Simulator, throws: int, seed: int = 0) -> tuple[Recording, torch.Tensor]:
     """What a camera would see of some throws, and the known push that each ball gets on its way."""
-    model, generator = sim.model, torch.Generator().manual_seed(0)
+    model, generator = sim.model, torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, dtype=DOUBLE)
