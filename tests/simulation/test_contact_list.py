@@ -148,3 +148,17 @@ def test_a_model_from_an_mjcf_file_steps_as_mujoco_does():
     mujoco.mj_step(theirs, data, nstep=5)
     found = sim.rollout(state, steps=5).last.q
     torch.testing.assert_close(found, torch.tensor(data.qpos), rtol=0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("contact", [PGS(), PGS(adjoint=ImplicitAdjoint())])
+def test_a_contact_that_nothing_moves_along_its_normal_does_nothing(contact):
+    pytest.importorskip("mujoco")
+    ball = '<body pos="0 -0.04 0"><joint type="slide" axis="1 0 0"/><geom type="sphere" size="0.05"/></body>'
+    wall = '<geom type="box" size="1 0.1 1" pos="0 0.1 0"/>'
+    model = adjoin.load(f'<mujoco><option gravity="0 0 0"/><worldbody>{wall}{ball}</worldbody></mujoco>')
+    sim = adjoin.Simulator(model, contact=contact, as_list=True)
+    v = tensor(0.3).requires_grad_()
+    last = sim.rollout(sim.state(v=v), steps=3).last  # 1 cm inside the wall, which its rail does not leave
+    assert (last.status.item(), last.v.item()) == (FINE, pytest.approx(0.3))
+    last.v.sum().backward()
+    assert v.grad.item() == pytest.approx(1.0)

@@ -320,10 +320,10 @@ def test_contact_parameters_are_named_where_one_is_wrong():
 
 
 def test_a_ground_that_would_touch_nothing_is_not_added():
-    pytest.importorskip("mujoco")
-    ball = '<mujoco><worldbody><body name="b"><freejoint/><geom size="1" {}/></body></worldbody></mujoco>'
-    assert adjoin.Simulator(adjoin.load(ball.format(""))).contact_names
-    lonely = adjoin.Simulator(adjoin.load(ball.format('contype="0" conaffinity="0"')))
+    ball = adjoin.robots.load("ball")
+    assert adjoin.Simulator(ball).contact_names
+    alone = tuple(dataclasses.replace(shape, contype=0, conaffinity=0) for shape in ball.geometries)
+    lonely = adjoin.Simulator(dataclasses.replace(ball, geometries=alone))
     assert "ground" not in [shape.name for shape in lonely.model.geometries]
 
 
@@ -332,5 +332,23 @@ def test_pairs_without_a_closed_form_are_named():
     body = '<body name="{0}"><freejoint/><geom name="{0}" type="cylinder" size="1 1"/></body>'
     model = adjoin.load(f"<mujoco><worldbody>{body.format('a')}{body.format('b')}</worldbody></mujoco>")
     with pytest.warns(AdjoinWarning, match="1 of 3 pairs of shapes do not touch.*'a' with 'b'") as caught:
-        adjoin.Simulator(model, contact=PGS(), as_list=False)
+        adjoin.Simulator(model, contact=PGS(), as_list=False, ground=True)
     assert caught[0].filename == __file__
+
+
+def test_an_mjcf_file_without_a_floor_has_none():
+    pytest.importorskip("mujoco")
+    ball = '<body name="ball"><freejoint/><geom name="ball" type="sphere" size="0.1"/></body>'
+    model = adjoin.load(f"<mujoco><worldbody>{ball}</worldbody></mujoco>")
+    assert adjoin.Simulator(model).contact_names == []
+    for options in ({"ground": True}, {"pairs": [("ball", "ground")]}):
+        assert adjoin.Simulator(model, **options).contact_names == [("ball", "ground")]
+
+
+def test_two_planes_that_would_touch_are_named():
+    ball = adjoin.robots.load("ball")
+    tray = dataclasses.replace(ball.geometries[0], name="tray", kind="plane", size=(0.0, 0.0, 0.0))
+    model = dataclasses.replace(ball, geometries=(tray,))
+    with pytest.warns(AdjoinWarning, match="'tray' with 'ground' do not touch"):
+        assert adjoin.Simulator(model).contact_names == []
+    assert adjoin.Simulator(model, ignore=[("tray", "ground")]).contact_names == []

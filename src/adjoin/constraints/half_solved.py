@@ -22,6 +22,10 @@ from adjoin.trace import Scratch, scratch, select
 APART = 1.0
 """How far from touching a contact is in environments that do not have it, m: too far for an impulse."""
 
+HELD = 1e-10
+"""The least inverse mass along its normal, over that of the whole robot, with which a contact has an impulse: with
+less, as that of a slider and a wall along its rail, only rounding moves it along the normal."""
+
 
 class UnionChains(NamedTuple):
     """For each pair of candidates, the coordinates whose velocities its half-solved rows read, from the last on.
@@ -143,8 +147,11 @@ class HalfSolvedContacts(ContactRows):
         self.lower, self.roots = self.entries_of(factor)
         self.softness = solver.softness / free.mass
         self.width = self.rows * (self.chain_length + 2) + self.rows * (self.rows + 1) // 2
-        blank = scratch(self.width * self.candidates.slots, checked=False, cleared=False)
-        self.data = self.each(self._prepare, blank, detached)
+        self.may_be_held = any(not _floats(robot, *pair) for pair in bodies)
+        blank = (scratch(self.width * self.candidates.slots, checked=False, cleared=False),)
+        if self.may_be_held:
+            blank = (*blank, scratch(self.candidates.slots, checked=False, cleared=False))
+        self.data, *self.held = self.each(self._prepare, blank, detached)
 
     def entries_of(self, factor: Factor) -> tuple[Scratch, Scratch]:
         """Return the entries of L, after a zero, and the roots of D⁻¹, in arrays."""
@@ -161,7 +168,8 @@ class HalfSolvedContacts(ContactRows):
         present = self.present_rows(contact.pair)
         speeds = [x * p for x, p in zip(self.rates(contact, self.velocities), present, strict=True)]
         gap = select(active, self.contacts.distance[contact.slot] - self.margin[contact.pair][0], APART)
-        return [speeds[0] + self.solver.approach(gap, speeds[0], self.free.dt), *speeds[1:]]
+        away = self.held[0][contact.slot] if self.may_be_held else 0.0
+        return [speeds[0] + self.solver.approach(gap, speeds[0], self.free.dt) + away, *speeds[1:]]
 
     def block(self, pair: Any) -> ContactBlock | UnilateralBlock:
         """Return how the impulses of a pair are bounded."""
@@ -203,11 +211,14 @@ class HalfSolvedContacts(ContactRows):
         scaled = [[x * scale for x in column] for column, scale in zip(columns, scales, strict=True)]
         return [list(row) for row in zip(*scaled, strict=True)] if scaled else [[] for _ in range(self.rows)]
 
-    def _prepare(self, original: ContactFrame, data: Scratch) -> Scratch:
+    def _prepare(self, original: ContactFrame, arrays: tuple[Scratch, ...]) -> tuple[Scratch, ...]:
+        data, *self.held = arrays
         slot, pair = original.slot, original.pair
         contact, active = self.masked(slot)
         rows = self.half_solve(self.jacobian(contact), self.dofs(pair), self.lower, self.roots)
         own = [[dot(a, b) for b in rows[: i + 1]] for i, a in enumerate(rows)]
+        if self.may_be_held:
+            self.held[0][slot] = select(own[0][0] * self.free.mass > HELD, 0.0, APART / self.free.dt)
         present, offsets = self.present_rows(pair), self.offsets(contact, active)
         # A row that is not there has a zero on the diagonal, and an impulse of 0 whatever its gain.
         full = [[own[max(i, k)][min(i, k)] for k in range(self.rows)] for i in range(self.rows)]
@@ -217,7 +228,7 @@ class HalfSolvedContacts(ContactRows):
         numbers = [x for row in rows for x in row] + offsets + gain + [x for row in own for x in row]
         for k, x in enumerate(numbers):
             data[slot * self.width + k] = x
-        return data
+        return data, *self.held
 
     def half_solved(self, slot: Any) -> HalfSolvedContact:
         """Return a contact for a sweep."""
@@ -232,3 +243,10 @@ class HalfSolvedContacts(ContactRows):
         lower = [take(i + 1) for i in range(self.rows)]
         own = [[lower[max(i, k)][min(i, k)] for k in range(self.rows)] for i in range(self.rows)]
         return HalfSolvedContact(rows, self.dofs(pair), offsets, gain, own, self.block(pair))
+
+
+def _floats(robot: Robot, first: int, second: int) -> bool:
+    """Whether one of two bodies moves freely against the other, so that no direction is closed to them."""
+    ways = [robot.ancestors(body) for body in (first, second)]
+    apart = set(ways[0]) ^ set(ways[1])
+    return any(robot.joint(body).type.floating for body in apart)

@@ -44,8 +44,8 @@ class Simulator:
         ignore: Pairs that do not touch.
         self_collision: Whether shapes of one robot touch each other too; by default if the model is from an MJCF file,
             which says what touches what.
-        ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall and no shape
-            is fixed to the world.
+        ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall, no shape
+            is fixed to the world, and the model is not from an MJCF file, which has a floor of its own or none.
         terrain: Heights that take the place of that plane; by default those of the model. `params` may hold other
             heights as "terrain", (..., rows, columns).
         constraints: `FrameConstraint`s, frames held to the world or to one another, and `JointEquality`s.
@@ -100,7 +100,7 @@ class Simulator:
             raise InputError(f"Simulator: integrator must be an object such as RK4(), got {integrator!r}")
         if residual is not None and not callable(residual):
             raise InputError(f"Simulator: residual must be a traced function of q, v and control, got {residual!r}")
-        if max_contacts is not None and (not isinstance(max_contacts, int) or max_contacts < 1):
+        if max_contacts is not None and (type(max_contacts) is not int or max_contacts < 1):
             raise InputError(f"Simulator: max_contacts must be a whole number of at least 1, got {max_contacts!r}")
         chosen = {"contact": contact, "integrator": integrator, "residual": residual}
         self.world = World.of(

@@ -121,15 +121,24 @@ class World:
         own = [grid.name for grid in model.terrain]
         if own and terrain is None:
             terrain, ground = Heightfield.of(model), bool(ground)
+        from_mjcf = bool(model.integrator)
         if ground is None:
             floating = any(body.parent == WORLD and body.joint.type.floating for body in model.bodies)
             loose = bool(model.geometries) and all(shape.body != WORLD for shape in model.geometries)
-            ground = (floating and loose and _would_touch(model, pairs)) or (terrain is not None and not own)
+            unsaid = pairs is not None or not from_mjcf  # an MJCF file without a floor says that there is none
+            added = terrain is not None and not own
+            ground = (floating and loose and unsaid and _would_touch(model, pairs)) or added
         model = with_ground(model) if ground else model
-        from_mjcf = bool(model.integrator)
-        candidates, _ = collision_pairs.pairs(
+        candidates, untested = collision_pairs.pairs(
             model, pairs, ignore, from_mjcf if self_collision is None else self_collision
         )
+        if untested:
+            warn_caller(
+                AdjoinWarning(
+                    f"{model.name!r}: {_named(model, untested)} do not touch, since two planes cannot be tested for "
+                    "contact; make one of them a box, or leave the pair out with ignore="
+                )
+            )
         if terrain is not None:
             place = model.geometry_index(own[0] if own else GROUND)
             candidates = [pair.swapped() if pair.first == place else pair for pair in candidates]
@@ -528,8 +537,7 @@ def _with_closed_form(model: Model, candidates: list[Pair]) -> list[Pair]:
     tested = [has_closed_form(kinds[pair.first], kinds[pair.second]) for pair in candidates]
     left = [pair for pair, known in zip(candidates, tested, strict=True) if not known]
     if left:
-        names = [(model.geometries[pair.first].name, model.geometries[pair.second].name) for pair in left]
-        which = ", ".join(f"{a!r} with {b!r}" for a, b in names[:5]) + (", ..." if len(names) > 5 else "")
+        which = _named(model, left)
         warn_caller(
             AdjoinWarning(
                 f"{model.name!r}: {len(left)} of {len(candidates)} pairs of shapes do not touch, since rows "
@@ -538,6 +546,12 @@ def _with_closed_form(model: Model, candidates: list[Pair]) -> list[Pair]:
             )
         )
     return [pair for pair, known in zip(candidates, tested, strict=True) if known]
+
+
+def _named(model: Model, pairs: Sequence[Pair]) -> str:
+    """The first few of some pairs by name, for messages."""
+    names = [(model.geometries[pair.first].name, model.geometries[pair.second].name) for pair in pairs]
+    return ", ".join(f"{a!r} with {b!r}" for a, b in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def with_ground(model: Model) -> Model:
