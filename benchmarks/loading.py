@@ -30,7 +30,7 @@ def main(folders):
     rows = []
     for path in sorted(path for folder in folders for path in Path(folder).rglob("*.xml")):
         try:
-            theirs, m = seconds(mujoco.MjModel.from_xml_path, path)
+            theirs, m = seconds(mujoco.MjModel.from_xml_path, path)  # pyright: ignore[reportAttributeAccessIssue]
         except ValueError:
             continue
         if m.nq and not m.nflex:
