@@ -15,7 +15,7 @@ CASES = [
     ("adjoin ca", {"cache"}),
     ("adjoin cache ", {"path", "size", "clear", "prebuild"}),
     ("adjoin cache prebuild --gp", {"--gpu"}),
-    ("adjoin simulate go2 --meshes ", {"hull", "ignore"}),
+    ("adjoin simulate go2 --meshes ", {"hull", "exact", "ignore"}),
     ("adjoin info g", {"g1", "go2", "gripper.urdf"}),
     ("adjoin check go2 ./gr", {"./gripper.urdf"}),
     ("adjoin completion z", {"zsh"}),

@@ -121,12 +121,12 @@ def test_an_entry_that_is_damaged_is_made_again():
     stored(("damaged",), squared(made))
     cache, key = Cache(), fingerprint("damaged")
     for payload in (b"", b"no pickle", b"cnowhere\nNothing\n."):
-        cache.put(key, payload)
+        cache.put(key, payload, "trace")
         program, note = stored(("damaged",), squared(made))
         assert note == {"places": (0,)}
         assert program.operations == 1
     assert len(made) == 4
-    file = cache.folder / f"{key}.kernel"
+    file = cache.folder / f"{key}.trace"
     file.write_bytes(file.read_bytes()[:-1] + b"x")  # as a bad disk would
     stored(("damaged",), squared(made))
     assert len(made) == 5

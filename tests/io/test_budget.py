@@ -17,7 +17,7 @@ CONE = "<asset><mesh name='m' builtin='cone' params='100000000 0.5'/></asset>"
 
 
 def test_the_answer_of_a_worker_has_the_model_and_its_flaws():
-    text = ROBOT.format("<actuator><adhesion body='b' ctrlrange='0 1'/></actuator>")
+    text = ROBOT.format("<sensor><user dim='1'/></sensor>")
     with pytest.warns(ModelWarning) as caught:
         model = adjoin.load(text)
     answered, findings = read_answer(answer(text, {}), "<text>")

@@ -34,7 +34,7 @@ _LARGEST = 256 << 20  # bytes of payload; a kernel has a few MB, so more than th
 _STALE = 3600.0  # seconds after which a partial file has no living writer
 
 _KEY = re.compile(r"[0-9a-f]{64}")
-_ENTRY = re.compile(r"([0-9a-f]{64})\.kernel")
+_ENTRY = re.compile(r"([0-9a-f]{64})\.(kernel|trace)")
 _PARTIAL = re.compile(r"[0-9a-f]{32}\.partial")
 
 _warned: dict[Path | None, object] = {}  # the folders this process has already warned about
@@ -66,7 +66,9 @@ def digest(*parts: str | bytes) -> str:
 
 
 class Cache:
-    """A per-user store from keys (`digest`) to compiled kernels. Holds no open file; construct one wherever needed.
+    """A per-user store from keys (`digest`) to compiled kernels, and to traces: what a launch of one needs to know.
+
+    Holds no open file; construct one wherever needed.
 
     Attributes:
         folder: where entries live, `None` when the cache is off.
@@ -82,9 +84,9 @@ class Cache:
         """
         self.folder = _default_folder() if folder is None else Path(folder)
 
-    def get(self, key: str) -> bytes | None:
-        """Return the kernel stored under `key`, or `None` if there is none that can be trusted."""
-        name = _entry_name(key)
+    def get(self, key: str, kind: str = "kernel") -> bytes | None:
+        """Return the kernel, or the trace, stored under `key`, or `None` if there is none that can be trusted."""
+        name = _entry_name(key, kind)
         if self.folder is None:
             return None
         try:
@@ -96,9 +98,9 @@ class Cache:
             _warn(self.folder, problem)
             return None
 
-    def put(self, key: str, payload: bytes) -> None:
-        """Store a kernel, atomically. Only warn, once per process, where that is not possible."""
-        name = _entry_name(key)
+    def put(self, key: str, payload: bytes, kind: str = "kernel") -> None:
+        """Store a kernel or a trace, atomically. Only warn, once per process, where that is not possible."""
+        name = _entry_name(key, kind)
         if self.folder is None:
             return
         try:
@@ -112,18 +114,18 @@ class Cache:
             _warn(self.folder, problem)
 
     def entries(self) -> dict[str, int]:
-        """Return the bytes on disk by key, unverified; empty where the folder is absent or refused."""
+        """Return the bytes on disk of kernels by key, unverified; empty where the folder is absent or refused."""
         return self._entries(remove=False)
 
     def size(self) -> int:
-        """Return the bytes on disk of all entries."""
+        """Return the bytes on disk of all kernels."""
         return sum(self.entries().values())
 
     def clear(self) -> int:
         """Delete our entries and partial files, and nothing else that may lie in the folder.
 
         Returns:
-            The number of entries deleted.
+            The number of kernels deleted.
         """
         return len(self._entries(remove=True))
 
@@ -134,7 +136,7 @@ class Cache:
         try:
             with _Directory(self.folder) as directory:
                 for match, status in directory.files(_ENTRY):
-                    if not remove or directory.remove(match.string):
+                    if (not remove or directory.remove(match.string)) and match[2] == "kernel":
                         sizes[match[1]] = status.st_size
                 if remove:
                     directory.sweep(older_than=-math.inf)
@@ -269,10 +271,10 @@ def _header(key: str, payload: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, _VERSION, bytes.fromhex(key), len(payload), hashlib.sha256(payload).digest())
 
 
-def _entry_name(key: str) -> str:
+def _entry_name(key: str, kind: str) -> str:
     if not _KEY.fullmatch(key):
         raise ValueError(f"a cache key is 64 lower-case hexadecimal digits, as digest() returns; got {key!r}")
-    return f"{key}.kernel"
+    return f"{key}.{kind}"
 
 
 def _open_or_create(folder: Path) -> _Directory:

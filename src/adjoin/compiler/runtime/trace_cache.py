@@ -31,14 +31,14 @@ def stored(key: tuple[Any, ...] | None, make: Make, is_launched: bool = True) ->
     found = None if key is None or cache.folder is None else fingerprint(*key)
     if found is None:
         return make()
-    entry = cache.get(found)
+    entry = cache.get(found, "trace")
     known = None if entry is None else _unpack(entry)
     if known is None:
         program, note = make()
         hashes = {name: getattr(program.computation, name) for name in _HASHES} if is_launched else {}
         try:
             tensors = (program.name, program.inputs, program.outputs, program.integers)
-            cache.put(found, pickle.dumps((tensors, hashes, note)))
+            cache.put(found, pickle.dumps((tensors, hashes, note)), "trace")
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # the note has something local to this process
         return program, note
