@@ -1,6 +1,10 @@
-"""Ten thousand random graphs a run: every way of running them agrees, and their derivatives are derivatives."""
+"""Four thousand random graphs a run: every way of running them agrees, and their derivatives are derivatives.
+
+`ADJOIN_RANDOM_PROGRAMS=1000 pytest tests/compiler/test_random_programs.py` for more: fifty graphs a program.
+"""
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -13,7 +17,7 @@ from adjoin.compiler.runtime.cpu import frame
 from adjoin.compiler.runtime.interpreter import interpret
 from adjoin.trace import loop
 
-PROGRAMS = 200
+PROGRAMS = int(os.environ.get("ADJOIN_RANDOM_PROGRAMS", "80"))
 GRAPHS = 50
 BATCH = 21
 INTEGERS = {"steps": STEPS}
