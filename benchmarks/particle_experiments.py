@@ -4,7 +4,6 @@ The soft walker of DiffTaichi (Hu et al., ICLR 2020, examples/diffmpm.py): 2,976
 four legs that are muscles, driven by tanh of four sines, gradient descent on how far the body gets.
 """
 
-import importlib.util
 import math
 import time
 from collections.abc import Iterator
@@ -121,43 +120,3 @@ def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     each = sorted(seconds)[len(seconds) // 4]
     yield {"name": f"walker3d: an iteration of {steps} steps", "value": each, "unit": "s"}
     yield {"table": {"losses": losses, "seconds": seconds}}
-    if device == "cpu" and importlib.util.find_spec("taichi"):
-        yield from _beside_taichi(world, x, muscle_of, volume)
-
-
-def _beside_taichi(
-    world: Particles, x: torch.Tensor, muscle_of: torch.Tensor, volume: float
-) -> Iterator[dict[str, Any]]:
-    """Compare loss, gradient and time of 64 steps; both on as many threads as torch has."""
-    import taichi  # pyright: ignore[reportMissingImports]
-    from taichi_walker import TaichiWalker
-
-    steps, cells = 64, world.cells[0]
-    taichi.init(arch=taichi.cpu, cpu_max_num_threads=torch.get_num_threads(), log_level=taichi.ERROR)
-    shear, first = world.material.lame
-    peer = TaichiWalker(
-        x.numpy(), muscle_of.numpy(), world.muscles, steps, cells, world.dt, volume, shear, first, -3.8, world.boundary
-    )
-    generator = torch.Generator().manual_seed(1)
-    activation = torch.randn(steps, world.muscles, generator=generator).requires_grad_()
-    muscle = torch.zeros((len(x), world.muscles, world.dim))
-    for i in range(world.muscles):
-        muscle[muscle_of == i, i, -1] = 1.0
-    start, ours, theirs = world.state(x), [], []
-    for _ in range(3):  # in turn, and the first of each compiles
-        begin = time.perf_counter()
-        loss = -world.rollout(start, volume, activation, muscle).x[:, 0].mean()
-        (gradient,) = torch.autograd.grad(loss, activation)
-        ours.append(time.perf_counter() - begin)
-        their_loss, their_gradient, seconds = peer.iterate(activation.detach().numpy())
-        theirs.append(seconds)
-    off = (gradient - torch.from_numpy(their_gradient)).norm() / gradient.norm()
-    yield {"name": "walker3d: loss beside Taichi's", "value": loss.item(), "unit": "m", "peer": ("Taichi", their_loss)}
-    yield {"name": "walker3d: gradient off Taichi's", "value": off.item(), "unit": "", "at_most": 1e-3}
-    yield {
-        "name": "walker3d: 64 steps and their gradient beside Taichi's",
-        "value": min(ours),
-        "unit": "s",
-        "peer": ("Taichi", min(theirs)),
-        "at_most": min(theirs),
-    }

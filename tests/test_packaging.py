@@ -80,7 +80,7 @@ def test_everything_that_is_imported_is_declared(tmp_path):
     helpers = {path.stem for path in (REPOSITORY / "tests").rglob("*") if path.is_dir() or path.suffix == ".py"}
     scripts = {path.stem for room in ("benchmarks", "examples") for path in (REPOSITORY / room).iterdir()}
     assert list(undeclared(REPOSITORY / "tests", {*extras, "dev", "docs"}, helpers | scripts)) == []
-    peers = {"crocoddyl", "jax", "brax", "taichi"}
+    peers = {"crocoddyl", "jax", "brax"}
     assert list(undeclared(REPOSITORY / "benchmarks", {*extras, "dev"}, scripts | peers)) == []
 
 
@@ -100,6 +100,13 @@ def test_importing_the_package_imports_nothing_heavy():
     program = "import adjoin, sys; print([name for name in ('torch', 'numpy', 'llvmlite') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_using_names_of_the_package_does_not_import_torchs_compiler():
+    """It takes a second, which every process would pay that never compiles."""
+    program = "import adjoin, sys; adjoin.rnea, adjoin.Simulator; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_everything_that_is_exported_is_there():

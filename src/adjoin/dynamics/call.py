@@ -5,7 +5,6 @@ kernel with the model; `compute` traces several over one state, so that what the
 """
 
 import copy
-import ctypes
 import importlib
 import inspect
 import pkgutil
@@ -17,6 +16,7 @@ import torch
 
 from adjoin import dynamics
 from adjoin.compiler.runtime.bounded import PerOwner
+from adjoin.compiler.runtime.torch_compile import called_while_tracing, object_at
 from adjoin.dynamics.quantity import INPUTS, QUANTITIES, Quantity, added_quantities
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import ExternalForce, MissingInput, State
@@ -165,15 +165,11 @@ def _found(model: Model, request: Request) -> Function:
     return cache.peek(key) or cache.get(key, lambda: _compile(model, request))
 
 
-@torch.compiler.assume_constant_result
+@called_while_tracing
 def _prepare(address: int, label: str, inputs: tuple[str, ...], quantities: tuple[Any, ...], *rest: Any) -> bool:
-    """Compile a kernel for torch.compile, which cannot follow a compilation and hands over plain constants alone.
-
-    So the model comes by its address; it is alive, since the caller holds it.
-    """
-    model = ctypes.cast(address, ctypes.py_object).value
+    """Compile a kernel while torch compiles a call of it."""
     known = tuple((name, QUANTITIES[what], options) for name, what, options in quantities)
-    _found(model, Request(label, inputs, known, *rest))
+    _found(object_at(address), Request(label, inputs, known, *rest))
     return True
 
 

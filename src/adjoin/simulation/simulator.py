@@ -1,7 +1,6 @@
 """The simulator: a world as differentiable operators on torch tensors."""
 
 import copy
-import ctypes
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from adjoin.compiler.ir.program import TensorSpec
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.function import Function
 from adjoin.compiler.runtime.operator import call, check_tensor
+from adjoin.compiler.runtime.torch_compile import called_while_tracing, object_at
 from adjoin.constraints.rows import Equality
 from adjoin.constraints.solver import ListedSolver, Solver
 from adjoin.errors import InputError
@@ -576,10 +576,10 @@ class Simulator:
         return function(*[argument.tensor for argument in inputs.values()])
 
 
-@torch.compiler.assume_constant_result
+@called_while_tracing
 def _trace_beside(simulator: int, name: str, shapes: tuple[tuple[str, Any], ...]) -> bool:
-    """Trace a function of one step while torch compiles a call of it; see `world_rollout`."""
-    sim: Simulator = ctypes.cast(simulator, ctypes.py_object).value
+    """Trace a function of one step while torch compiles a call of it."""
+    sim: Simulator = object_at(simulator)
     empty = torch.empty(0)
     traced = functools.partial({"step": _stepped, "contacts": _touched}[name], sim.world)
     sim._function(name, traced, {label: Argument(shape, empty) for label, shape in shapes})

@@ -1,6 +1,5 @@
 """Rollouts of a world: controller, steps and outputs traced into one kernel."""
 
-import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 
 from adjoin.compiler.runtime.bounded import BoundedCache
+from adjoin.compiler.runtime.torch_compile import called_while_tracing, object_at
 from adjoin.errors import InputError
 from adjoin.simulation.arguments import Argument, bind
 from adjoin.simulation.rollout import Rollout
@@ -181,7 +181,7 @@ class WorldRollout:
         return control
 
 
-@torch.compiler.assume_constant_result
+@called_while_tracing
 def _refuse(label: str) -> None:
     """Raise, in a way that torch.compile can follow."""
     raise InputError(
@@ -190,18 +190,14 @@ def _refuse(label: str) -> None:
     )
 
 
-@torch.compiler.assume_constant_result
+@called_while_tracing
 def _trace_beside(
     world: int, kernels: int, label: str, wanted: tuple[Any, ...], shapes: tuple[tuple[str, Any, bool], ...]
 ) -> bool:
-    """Trace a rollout while torch compiles a call of it.
-
-    Torch hands over plain constants alone, so objects come by their addresses; they are alive, since the caller holds
-    them.
-    """
+    """Trace a rollout while torch compiles a call of it."""
     call = WorldRollout.__new__(WorldRollout)
     call.label, call.controller = label, None
-    call.world, call.kernels = (ctypes.cast(address, ctypes.py_object).value for address in (world, kernels))
+    call.world, call.kernels = object_at(world), object_at(kernels)
     empty = torch.empty(0)
     call.find(dict(wanted), {name: Argument(shape, empty, streamed) for name, shape, streamed in shapes})
     return True

@@ -14,6 +14,7 @@ from adjoin.compiler.runtime.backend import Executable, backend_for
 from adjoin.compiler.runtime.bounded import BoundedCache
 from adjoin.compiler.runtime.fork import ForkSafeLock
 from adjoin.compiler.runtime.signature import signature
+from adjoin.compiler.runtime.torch_compile import called_while_tracing
 from adjoin.compiler.runtime.trace_cache import stored
 from adjoin.errors import CompileError
 from adjoin.progress import announced
@@ -270,7 +271,7 @@ def find_kernel(key: str) -> Kernel:
         raise CompileError("a compiled graph outlived the traced function it calls; keep the function alive") from None
 
 
-@torch.compiler.assume_constant_result
+@called_while_tracing
 def _share_beside(key: str, shared: tuple[bool, ...]) -> bool:
     """Make the form of a kernel that shares inputs while torch compiles a call of it, which torch cannot follow."""
     _registry[key]._with_shared(shared)
