@@ -543,6 +543,13 @@ case(
 )
 case("mjcf: a vast sensor", mjcf("<sensor><user dim='100000000'/></sensor>"))
 case("mjcf: contacts of a sensor without number", mjcf("<sensor><contact num='100000000'/></sensor>"))
+case(
+    "mjcf: ranges of a vast camera",
+    mjcf(
+        "<sensor><rangefinder camera='c'/><rangefinder camera='c'/></sensor>",
+        world=f"{BALL}<camera name='c' resolution='1920 1080'/>",
+    ),
+)
 case("mjcf: a long history", mjcf("<sensor><clock nsample='10000000'/></sensor>"))
 case(
     "mjcf: long histories by default",

@@ -254,3 +254,8 @@ def test_models_in_other_files_are_bounded(tmp_path):
     inner = '<mujoco><worldbody><model name="m" file="a.xml"/></worldbody></mujoco>'
     with pytest.raises(ModelError, match="a model in another file belongs into <asset>"):
         adjoin.load(inner, folder=tmp_path)
+
+
+def test_pixels_of_a_camera_that_no_sensor_reads_ask_for_nothing():
+    camera = '<camera name="c" resolution="3840 2160"/>'
+    assert adjoin.load(wrap(f"<body><joint/>{GEOM}{camera}</body>")).nv == 1

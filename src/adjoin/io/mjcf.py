@@ -10,6 +10,7 @@ Differences that a reader of both should know:
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from adjoin.errors import Finding, Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import MAX_VERTICES, convex_hull
-from adjoin.io.mjcf_compiled import Compiled, unique_names
+from adjoin.io.mjcf_compiled import Compiled, member, unique_names
 from adjoin.io.mjcf_mechanism import Mechanism, Names, first_of
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.mjcf_sensors import Sensors
@@ -75,13 +76,13 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
     """
     where = Location(root.where.file)
     mujoco, compiled = compile_document(scan(root, files), where, root.findings)
-    reader = _Reader(mujoco, Compiled(compiled), where, meshes)
+    reader = _Reader(mujoco, Compiled(compiled, mujoco), where, meshes)
     try:
         description = reader.description(root.attributes.get("model", "MuJoCo Model"))
     except ModelError as error:
         error.file = where.file
         raise
-    parts = [*mjcf_unsupported.find(mujoco, compiled), *reader.dropped_sensors]
+    parts = [*mjcf_unsupported.find(mujoco, reader.m, reader.refused), *reader.dropped_sensors]
     refusal = UnsupportedError(f"not supported: {'; '.join(parts)}", parts, where)
     if parts and unsupported == "error":
         raise refusal
@@ -99,6 +100,7 @@ class _Reader:
     joint_names: list[str] = field(default_factory=list)
     geom_names: dict[int, str] = field(default_factory=dict)
     actuators: dict[int, Actuator] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
     joints: dict[int, Joint] = field(default_factory=dict)
     terrain_geom: int | None = None
     dropped_sensors: list[str] = field(default_factory=list)
@@ -108,7 +110,7 @@ class _Reader:
         self.body_names = self._names("body", m.nbody, lambda i: f"body{i}")
         self.joint_names = self._names("joint", m.njnt, lambda i: f"{self.body_names[m.jnt_bodyid[i]]}/joint{i}")
         named = {kind.mjcf: kind for kind in JOINT_TYPES.values() if kind.mjcf}
-        kinds = {int(getattr(self.mujoco.mjtJoint, f"mjJNT_{key.upper()}")): kind for key, kind in named.items()}
+        kinds = {member(self.mujoco, "mjtJoint", f"mjJNT_{key.upper()}"): kind for key, kind in named.items()}
         for j in range(m.njnt):
             self.joints[j] = self._joint(j, kinds[int(m.jnt_type[j])])
         links = [LinkDescription("world", self.where)]
@@ -116,7 +118,7 @@ class _Reader:
         for body in range(1, m.nbody):
             self._body(body, links, edges)
         named = {link.name: link for link in links}
-        self.terrain_geom = mjcf_unsupported.terrain(self.mujoco, m.raw)[0]
+        self.terrain_geom = mjcf_unsupported.terrain(self.mujoco, m)[0]
         self._geoms(named)
         sites = self._sites(named)
         names = Names(
@@ -129,8 +131,8 @@ class _Reader:
             self.geom_names,
         )
         mechanism = Mechanism(self.mujoco, m, names)
-        refused = mjcf_unsupported.actuators(self.mujoco, m.raw)
-        self.actuators = {i: mechanism.actuator(i) for i in range(self.actuator_count) if i not in refused}
+        self.refused = mjcf_unsupported.actuators(self.mujoco, m)
+        self.actuators = {i: mechanism.actuator(i) for i in range(self.actuator_count) if i not in self.refused}
         return Description(
             name or "MuJoCo Model",
             self.where,
@@ -147,8 +149,8 @@ class _Reader:
             mocap=[self.body_names[b] for b in self._mocap_bodies],
             medium=mechanism.medium(),
             more={
-                "gravity": (0.0, 0.0, 0.0) if self._is_off("GRAVITY") else _vector(m.opt.gravity),
-                "parents_touch": self._is_off("FILTERPARENT"),
+                "gravity": (0.0, 0.0, 0.0) if self.m.is_off("GRAVITY") else _vector(m.opt.gravity),
+                "parents_touch": self.m.is_off("FILTERPARENT"),
                 "elliptic": int(m.opt.cone) == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC),
                 "impratio": float(m.opt.impratio),
                 "integrator": self._integrator(),
@@ -165,13 +167,7 @@ class _Reader:
             return "RK4"
         if number != int(kinds.mjINT_EULER):
             return "implicitfast"
-        return "Euler, explicit" if self._is_off("EULERDAMP") else "Euler"
-
-    def _is_off(self, flag: str) -> bool:
-        """Return whether the file disables a part of the physics; without constraints, all of them."""
-        bits = self.mujoco.mjtDisableBit
-        flags = [flag] if flag not in ("CONTACT", "LIMIT", "FRICTIONLOSS") else [flag, "CONSTRAINT"]
-        return any(int(self.m.opt.disableflags) & int(getattr(bits, f"mjDSBL_{name}")) for name in flags)
+        return "Euler, explicit" if self.m.is_off("EULERDAMP") else "Euler"
 
     def _names(self, kind: str, count: int, fallback: Callable[[int], str]) -> list[str]:
         return unique_names(self.mujoco, self.m.raw, kind, count, fallback)
@@ -180,8 +176,8 @@ class _Reader:
         m = self.m
         dof, nv = int(m.jnt_dofadr[j]), kind.nv
         start = int(m.jnt_qposadr[j])
-        limited = bool(m.jnt_limited[j]) and not self._is_off("LIMIT")
-        loose = kind.floating or self._is_off("SPRING")
+        limited = bool(m.jnt_limited[j]) and not self.m.is_off("LIMIT")
+        loose = kind.floating or self.m.is_off("SPRING")
         effort, lopsided = math.inf, ()
         if getattr(m, "jnt_actfrclimited", None) is not None and m.jnt_actfrclimited[j]:
             ends = _floats(m.jnt_actfrcrange[j])
@@ -195,8 +191,8 @@ class _Reader:
             effort_limit=effort,
             lopsided_effort=lopsided,
             motor_carries_weight=int(m.jnt_actgravcomp[j]),
-            damping=(0.0,) * nv if self._is_off("DAMPER") else _floats(m.dof_damping[dof : dof + nv]),
-            friction=(0.0,) * nv if self._is_off("FRICTIONLOSS") else _floats(m.dof_frictionloss[dof : dof + nv]),
+            damping=(0.0,) * nv if self.m.is_off("DAMPER") else _floats(m.dof_damping[dof : dof + nv]),
+            friction=(0.0,) * nv if self.m.is_off("FRICTIONLOSS") else _floats(m.dof_frictionloss[dof : dof + nv]),
             armature=_floats(m.dof_armature[dof : dof + nv]),
             stiffness=(0.0 if loose else first_of(m.jnt_stiffness[j]),) * nv,
             spring_reference=_floats(m.qpos_spring[start : start + kind.nq]),
@@ -256,10 +252,10 @@ class _Reader:
 
     def _geoms(self, links: dict[str, LinkDescription]) -> None:
         m = self.m
-        kinds = {int(getattr(self.mujoco.mjtGeom, key)): kind for key, kind in _SHAPES.items()}
+        kinds = {member(self.mujoco, "mjtGeom", key): kind for key, kind in _SHAPES.items()}
         names = self._names("geom", m.ngeom, lambda i: f"{self.body_names[m.geom_bodyid[i]]}/geom{i}")
         paired = {int(g) for g in (*m.pair_geom1, *m.pair_geom2)}
-        no_contact = self._is_off("CONTACT")
+        no_contact = self.m.is_off("CONTACT")
         for g in range(m.ngeom):
             kind = "plane" if g == self.terrain_geom else kinds.get(int(m.geom_type[g]))
             touches = bool(m.geom_contype[g] or m.geom_conaffinity[g] or g in paired)
@@ -384,17 +380,13 @@ class _Reader:
     def _exclusions(self) -> list[tuple[str, str]]:
         if not self.m.nexclude:
             return []
-        # A signature is two body numbers; before MuJoCo 3 they counted from one. A known pair tells which.
-        known = '<body name="a"/><body name="b"/>', '<exclude body1="a" body2="b"/>'
-        text = f"<mujoco><worldbody>{known[0]}</worldbody><contact>{known[1]}</contact></mujoco>"
-        probe = self.mujoco.MjModel.from_xml_string(text)
-        first = (int(probe.exclude_signature[0]) >> 16) - 1
+        first = _first_body(self.mujoco)
         ends = [(int(s) >> 16, int(s) & 0xFFFF) for s in self.m.exclude_signature]
         return [(self.body_names[a - first], self.body_names[b - first]) for a, b in ends]
 
     def _pairs(self) -> list[ContactPair]:
         m = self.m
-        if self._is_off("CONTACT"):
+        if self.m.is_off("CONTACT"):
             return []
         pairs = []
         for p in range(m.npair):
@@ -413,6 +405,14 @@ class _Reader:
                     )
                 )
         return pairs
+
+
+@cache
+def _first_body(mujoco: Any) -> int:
+    """Return what signatures of excluded pairs count bodies from: before MuJoCo 3 from one. A known pair tells."""
+    known = '<body name="a"/><body name="b"/>', '<exclude body1="a" body2="b"/>'
+    text = f"<mujoco><worldbody>{known[0]}</worldbody><contact>{known[1]}</contact></mujoco>"
+    return (int(mujoco.MjModel.from_xml_string(text).exclude_signature[0]) >> 16) - 1
 
 
 def _back(joint: Joint, reference: float) -> Transform:

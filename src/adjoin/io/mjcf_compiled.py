@@ -1,6 +1,7 @@
 """A model that MuJoCo compiled, as Python lists: reading numbers one by one from its arrays takes much longer."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,14 @@ class Compiled:
         raw: the compiled model, with arrays.
     """
 
-    def __init__(self, raw: Any):
+    def __init__(self, raw: Any, mujoco: Any):
         self.raw = raw
+        flags = int(raw.opt.disableflags)
+        self._off = frozenset(name for name, bit in disable_flags(mujoco) if flags & bit)
+
+    def is_off(self, flag: str) -> bool:
+        """Return whether the file disables a part of the physics; without constraints, all of them."""
+        return bool(self._off) and (flag in self._off or (flag in _CONSTRAINTS and "CONSTRAINT" in self._off))
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.raw, name)
@@ -23,9 +30,27 @@ class Compiled:
         return value
 
 
+_CONSTRAINTS = ("CONTACT", "LIMIT", "FRICTIONLOSS", "EQUALITY")
+
+
+@cache
+def member(mujoco: Any, enum: str, key: str) -> int:
+    """Return the number of a member of an enumeration of MuJoCo; -1 if this version has none of that name."""
+    return int(getattr(getattr(mujoco, enum), key, -1))
+
+
+@cache
+def disable_flags(mujoco: Any) -> tuple[tuple[str, int], ...]:
+    """Return the names and bits of what a file can disable."""
+    bits = mujoco.mjtDisableBit.__members__
+    return tuple((name.removeprefix("mjDSBL_"), int(bit)) for name, bit in bits.items() if name.startswith("mjDSBL_"))
+
+
 def unique_names(mujoco: Any, m: Any, kind: str, count: int, fallback: Callable[[int], str]) -> list[str]:
     """Return the names of things of a compiled MJCF; those without one get what `fallback` says, made unique."""
-    code = int(getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"))
+    if not count:
+        return []
+    code = member(mujoco, "mjtObj", f"mjOBJ_{kind.upper()}")
     names = [mujoco.mj_id2name(m, code, index) or "" for index in range(count)]
     used = {name for name in names if name}
     found = []

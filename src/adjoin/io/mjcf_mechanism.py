@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
+from adjoin.io.mjcf_compiled import Compiled, member
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.fluid import VACUUM, FluidShape, Medium
 from adjoin.model.joint import Joint, Mat3
@@ -51,17 +52,11 @@ class Mechanism:
     """
 
     mujoco: Any
-    m: Any
+    m: Compiled
     names: Names
 
     def _member(self, enum: str, key: str) -> int:
         return member(self.mujoco, enum, key)
-
-    def _is_off(self, flag: str) -> bool:
-        """Return whether the file disables a part of the physics; without constraints, all of them."""
-        flags = [flag, "CONSTRAINT"] if flag in ("LIMIT", "FRICTIONLOSS", "EQUALITY") else [flag]
-        bits = [int(getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{name}")) for name in flags]
-        return any(int(self.m.opt.disableflags) & bit for bit in bits)
 
     # Actuators
 
@@ -81,7 +76,7 @@ class Mechanism:
         is_muscle = gain_kind == self._member("mjtGain", "mjGAIN_MUSCLE")
         is_stretched = bias_kind == self._member("mjtBias", "mjBIAS_MUSCLE")
         is_affine = bias_kind == self._member("mjtBias", "mjBIAS_AFFINE")
-        clamped = m.actuator_ctrllimited[i] and not self._is_off("CLAMPCTRL")
+        clamped = m.actuator_ctrllimited[i] and not self.m.is_off("CLAMPCTRL")
         group_off = int(m.opt.disableactuator) >> int(m.actuator_group[i]) & 1 if m.actuator_group[i] >= 0 else 0
         return Actuator(
             self.names.actuators[i],
@@ -96,7 +91,7 @@ class Mechanism:
             early=int(m.actuator_actearly[i]),
             muscle_gain=(*gain[:9], *muscle) if is_muscle else (),
             muscle_bias=(*bias[:9], *muscle) if is_stretched else (),
-            enabled=0 if group_off or self._is_off("ACTUATION") else 1,
+            enabled=0 if group_off or self.m.is_off("ACTUATION") else 1,
             **self._transmission(i, _floats(m.actuator_gear[out]), float(m.actuator_cranklength[out])),
         )
 
@@ -125,17 +120,17 @@ class Mechanism:
         m = self.m
         first, count = int(m.tendon_adr[i]), int(m.tendon_num[i])
         limited, bounded = bool(m.tendon_limited[i]), bool(m.tendon_actfrclimited[i])
-        passive = not self._is_off("SPRING"), not self._is_off("DAMPER")
+        passive = not self.m.is_off("SPRING"), not self.m.is_off("DAMPER")
         rest = _pair(m.tendon_lengthspring[i])
         return Tendon(
             self.names.tendons[i],
             tuple(self._waypoint(first + k) for k in range(count)),
             stiffness=first_of(m.tendon_stiffness[i]) if passive[0] else 0.0,
             damping=first_of(m.tendon_damping[i]) if passive[1] else 0.0,
-            friction=0.0 if self._is_off("FRICTIONLOSS") else float(m.tendon_frictionloss[i]),
+            friction=0.0 if self.m.is_off("FRICTIONLOSS") else float(m.tendon_frictionloss[i]),
             spring_length=rest,
-            lower=float(m.tendon_range[i][0]) if limited and not self._is_off("LIMIT") else -math.inf,
-            upper=float(m.tendon_range[i][1]) if limited and not self._is_off("LIMIT") else math.inf,
+            lower=float(m.tendon_range[i][0]) if limited and not self.m.is_off("LIMIT") else -math.inf,
+            upper=float(m.tendon_range[i][1]) if limited and not self.m.is_off("LIMIT") else math.inf,
             effort_range=_pair(m.tendon_actfrcrange[i]) if bounded else FREE,
             margin=float(m.tendon_margin[i]),
             limit_solref=_pair(m.tendon_solref_lim[i]),
@@ -171,7 +166,7 @@ class Mechanism:
         """Return what the bodies move in: each body is a box, or its shapes are ellipsoids."""
         m = self.m
         density, viscosity = float(m.opt.density), float(m.opt.viscosity)
-        if not (density or viscosity) or (self._is_off("SPRING") and self._is_off("DAMPER")):
+        if not (density or viscosity) or (self.m.is_off("SPRING") and self.m.is_off("DAMPER")):
             return VACUUM
         shapes: list[FluidShape] = []
         for body in range(1, m.nbody):
@@ -214,7 +209,7 @@ class Mechanism:
 
     def equalities(self) -> list[EqualityConstraint]:
         """Return what is held together, without what is not supported."""
-        if self._is_off("EQUALITY"):
+        if self.m.is_off("EQUALITY"):
             return []
         kinds = {self._member("mjtEq", f"mjEQ_{key.upper()}"): key for key in EQUALITIES}
         found = []
@@ -279,12 +274,6 @@ class Mechanism:
 _DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
 EQUALITIES = ("connect", "weld", "joint", "tendon")
 """Kinds of equalities that are supported."""
-
-
-@cache
-def member(mujoco: Any, enum: str, key: str) -> int:
-    """Return the number of a member of an enumeration of MuJoCo; -1 if this version has none of that name."""
-    return int(getattr(getattr(mujoco, enum), key, -1))
 
 
 def rotation_of(quaternion: Any) -> Mat3:

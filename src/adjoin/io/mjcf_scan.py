@@ -46,7 +46,6 @@ _ASKING = {
     "flex": "cellcount",
     "user": "dim",
     "contact": "num",
-    "camera": "resolution",
     "numeric": "size",
 }
 _VERTEX_NUMBERS = 20
@@ -107,6 +106,7 @@ class _Scan:
     models: int = 0
     open_models: list[str] = field(default_factory=list)
     attached: dict[str, tuple[int, int]] = field(default_factory=dict)
+    camera_sensors: int = 0
 
     def beside(self, element: Element) -> list[Path]:
         """Return the folder of the file that an element is in, if it was included from another."""
@@ -143,6 +143,8 @@ def scan(root: Element, files: Files, *, colors: bool = False) -> Scanned:
 def _prepare(root: Element, state: _Scan) -> None:
     """Make a document one that the compiler can be given."""
     _expand(root, state, [])
+    sensors = [sensor for group in root.all("sensor") for sensor in group.all("rangefinder")]
+    state.camera_sensors += sum("camera" in sensor.attributes for sensor in sensors)
     for compiler in root.all("compiler"):
         for key in ("meshdir", "texturedir", "assetdir"):
             if key in compiler.attributes:
@@ -203,7 +205,10 @@ def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -
     if state.copies > xml.MAX_ELEMENTS:
         element.fail(f"the file has more than {xml.MAX_ELEMENTS} elements with all copies")
     default = default or element.tag == "default"
-    numbers = _asked(element) * (state.elements if default else copies)
+    asked = _asked(element)
+    if element.tag == "camera" and state.camera_sensors:  # a range for each of its pixels
+        asked += state.camera_sensors * math.prod(_counts(element, "resolution"))
+    numbers = asked * (state.elements if default else copies)
     state.numbers += numbers
     if state.numbers > MAX_NUMBERS:
         element.fail(f"it asks for {numbers} numbers", f"the limit for the file as a whole is {MAX_NUMBERS}")
