@@ -5,12 +5,13 @@ from adjoin.compiler.codegen.renderer import Rendered, Renderer
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.ir.program import Program
+from adjoin.compiler.ir.schedule import Schedule
 from adjoin.compiler.runtime.cpu.transpose import TransposingMemory
 
 # What follows was measured on chains of bodies and their gradients, of 3,000 to 50,000 operations.
 LARGE_PROGRAM = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
 REGISTERS = 128  # values that large programs keep alive
-BLOCK = 500  # nodes of a basic block of them: compiling takes half the time of one block of everything
+BLOCK = 100  # nodes of a basic block of them: LLVM takes time that grows with the square of a block
 
 
 class ThreadStorage(Storage):
@@ -44,7 +45,7 @@ def render(program: Program, lane: Lane) -> Rendered:
         pointer = w.emit(f"getelementptr i64, ptr %words, i64 {i}")
         words.append(w.emit(f"load i64, ptr {pointer}"))
     storage = ThreadStorage(w, layout, words)
-    large = len(program.schedule.order) > LARGE_PROGRAM
+    large = _largest(program.schedule) > LARGE_PROGRAM
     memory = TransposingMemory(w, layout, load_at_start=not large)
     limits = (REGISTERS, BLOCK) if large else (None, None)
     renderer = Renderer(program, w, memory, storage, *limits)
@@ -70,3 +71,8 @@ def render(program: Program, lane: Lane) -> Rendered:
     attributes = f'attributes #0 = {{ nounwind alignstack={bits // 8} "min-legal-vector-width"="{bits}" }}'
     whole = _WHOLE.format(batch=layout.batch, workspace=layout.workspace)
     return renderer.finish(head, "", attributes + whole)
+
+
+def _largest(schedule: Schedule) -> int:
+    """Return the nodes of the program or of the body of a loop, whichever has most."""
+    return max([len(schedule.order), *[_largest(scan.schedule) for scan in schedule.scans.values()]])
