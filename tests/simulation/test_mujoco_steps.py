@@ -1,10 +1,16 @@
-"""Steps are MuJoCo's: integrators, limits of ball joints, bounds of forces on joints, armature of free joints."""
+"""Steps are MuJoCo's: integrators, limits of ball joints, bounds of forces on joints, armature of free joints,
+meshes on a plane."""
+
+import warnings
 
 import mujoco_models
+import numpy as np
 import pytest
 import torch
 
 import adjoin
+from adjoin.compiler.runtime import backend, interpreter
+from adjoin.errors import InsideGroundWarning
 
 ROBOT = """
 <mujoco>
@@ -73,3 +79,41 @@ def test_the_forces_of_actuators_on_a_joint_are_bounded_together():
     control = torch.tensor([[100.0, 0.0], [0.5, 0.2], [0.0, 100.0], [9.0, 17.0]])
     after = sim.step(sim.state(batch=4), control)
     assert torch.allclose(after.v[:, 0], 1e-2 * torch.tensor([1.0, 0.4, -1.0, 0.5]))
+
+
+def rocks():
+    """Two rocks, of which one has a flat side with many corners, on a plane."""
+    generator = np.random.default_rng(1)
+    round_one = 0.2 * generator.standard_normal((24, 3))
+    flat = round_one.copy()
+    flat[:, 2] = np.maximum(flat[:, 2], -0.05)
+    texts = [" ".join(f"{x:.5f}" for x in points.ravel()) for points in (flat, round_one)]
+    meshes = "".join(f'<mesh name="{name}" vertex="{text}"/>' for name, text in zip("ab", texts, strict=True))
+    bodies = "".join(
+        f'<body pos="{x} 0 {z}"><freejoint/><geom type="mesh" mesh="{name}" margin="0.01"/></body>'
+        for name, x, z in (("a", 0, 0.04), ("b", 2, 0.3))
+    )
+    return f"""
+    <mujoco>
+      <asset>{meshes}</asset><worldbody><geom type="plane" size="5 5 1"/>{bodies}</worldbody>
+    </mujoco>
+    """
+
+
+def test_a_mesh_rests_on_a_plane_where_mujocos_does(monkeypatch):
+    monkeypatch.setattr(backend, "_registered", {})
+    backend.register("cpu", interpreter)  # quicker than to compile what runs once
+    model, sim = mujoco_models.engines(rocks())
+    counts = []
+
+    def states():
+        for data in mujoco_models.random_states(model, 12, spread=0.05):
+            counts.append(data.ncon)
+            yield data
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InsideGroundWarning)
+        state, _, (q, v, _) = mujoco_models.states_of(sim, model, states())
+    assert max(counts) >= 5
+    after = sim.step(state)
+    assert max((after.q - q).abs().max(), (after.v - v).abs().max()) < 1e-9 * (v - state.v).abs().max()

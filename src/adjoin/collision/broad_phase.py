@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoin.collision.core import bounds, core_of
 from adjoin.collision.records import Records, indices_table
-from adjoin.collision.shape import Shape, Vertices
+from adjoin.collision.shape import Faces, Shape, Vertices
 from adjoin.collision.terrain import OnTerrain
 from adjoin.dynamics.state import State
 from adjoin.model.parts import Geometry
@@ -58,6 +58,7 @@ class Shapes:
             self.vertices = table([x for geometry in geometries for x in geometry.vertices], checked=False)
             self.starts = indices_table([0, *accumulate(counts)][:-1])
             self.counts, self.most = indices_table(counts), max(counts)
+            self.faces = Faces.of(geometries)
 
     def pose(self, i: Any) -> Transform:
         """Of a shape in the world."""
@@ -71,7 +72,9 @@ class Shapes:
         """A shape, by its place among those that can touch; terrain as a `Terrain`."""
         if kind == "terrain":
             return self.terrain
-        vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most) if kind == "hull" else ()
+        vertices: Vertices | tuple[()] = ()
+        if kind == "hull":
+            vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most, self.faces)
         return Shape(kind, vector.vector3(self.sizes[i]), self.pose(i), vertices)
 
 

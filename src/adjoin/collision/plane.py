@@ -6,10 +6,11 @@ matter (`search_...`) and a function for one of them (`..._at`), see `narrow_pha
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from adjoin.collision.branchless import choose, greatest, others, signed, taken
 from adjoin.collision.point import FAR, Candidate, Point, on_surface
-from adjoin.collision.shape import Shape, Vertices
+from adjoin.collision.shape import Faces, Shape, Vertices
 from adjoin.spatial import vector
 from adjoin.spatial.motion import transform_point
 from adjoin.spatial.scalar import Scalar, select, sqrt
@@ -195,8 +196,50 @@ def hull_plane(a: Shape, b: Shape) -> list[Point]:
 
 
 def search_hull_plane(a: Shape, b: Shape) -> list[Candidate]:
-    """The vertices that `hull_plane` finds, each once, and the lowest of all; the feature is the vertex's index."""
+    """Four vertices of a hull: those on which its lowest face rests if it has faces, else those in four directions.
+
+    The feature is the vertex's index.
+    """
     vertices = Vertices.of(a.vertices)
+    if vertices.faces is None:
+        return _lowest_in_directions(a, b, vertices)
+    on_face, has_faces = _lowest_face(a, b, vertices, vertices.faces)
+    if vertices.faces.everywhere:
+        return on_face
+    pairs = zip(on_face, _lowest_in_directions(a, b, vertices), strict=True)
+    return [Candidate(*choose(has_faces, one, other)) for one, other in pairs]
+
+
+def _lowest_face(a: Shape, b: Shape, vertices: Vertices, faces: Faces) -> tuple[list[Candidate], Any]:
+    """The lowest vertex and up to three others of the face around it that looks down the most; whether it has faces."""
+    slopes = vector.apply_transposed(a.pose[0], b.axis)
+    middle = height(b, a.center)
+
+    def lower(i: Scalar, best: Candidate) -> Candidate:
+        level = vector.dot(slopes, vertices[i])
+        return choose(level < best[0], (level, to_float(i)), best)
+
+    level, lowest = loop(vertices.count, lower, (FAR, 0.0), at_most=vertices.at_most, detached=True)
+    place = vertices.place(lowest)
+    start, count = faces.starts[place], faces.counts[place]
+
+    def visit(k: Any, best: Any) -> Any:
+        down = -vector.dot(slopes, vector3([faces.normals[start + k, i] for i in range(3)]))
+        further = tuple(faces.others[start + k, i] for i in range(3))
+        return choose((down > best[0]) & (to_float(k) < count), (down, further), best)
+
+    _, others = loop(faces.most, visit, (-2.0, (-1.0, -1.0, -1.0)), detached=True)
+    found = [Candidate(middle + level, (lowest,))]
+    for index in others:
+        known = index > -0.5
+        vertex = select(known, index, 0.0)
+        distance = middle + vector.dot(slopes, vertices[vertex])
+        found.append(Candidate(select(known, distance, FAR), (vertex,)))
+    return found, count > 0.5
+
+
+def _lowest_in_directions(a: Shape, b: Shape, vertices: Vertices) -> list[Candidate]:
+    """The vertices that `hull_plane` finds, each once, and the lowest of all."""
     slopes = vector.apply_transposed(a.pose[0], b.axis)
 
     def visit(i: Scalar, best: Sequence[Candidate]) -> list[Candidate]:

@@ -7,11 +7,55 @@ from typing import Any
 import numpy as np
 
 from adjoin import trace
-from adjoin.model.parts import GeometryKind
+from adjoin.collision.resting_points import resting_points
+from adjoin.model.parts import Geometry, GeometryKind
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Transform
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Vector3
+
+
+@dataclass(frozen=True)
+class Faces:
+    """The faces around each vertex of hulls that have faces, in a table; see `resting_points`.
+
+    Attributes:
+        normals: (faces of all vertices of all hulls, 3).
+        others: up to three further vertices of each of these faces, (n, 3), as indices in their hull.
+        starts: of each vertex of all hulls, the first of its faces.
+        counts: of each vertex of all hulls, how many it has: none of those of hulls without faces.
+        most: how many any vertex has.
+        everywhere: whether all hulls have faces.
+    """
+
+    normals: Any
+    others: Any
+    starts: Any
+    counts: Any
+    most: int
+    everywhere: bool
+
+    @classmethod
+    def of(cls, geometries: Sequence[Geometry]) -> "Faces | None":
+        """The faces of hulls as tables of the function that is being traced; None if there are none."""
+        hulls = [geometry for geometry in geometries if geometry.vertices]
+        if not any(hull.faces for hull in hulls):
+            return None
+        nothing = np.zeros((0, 3))
+        parts = [
+            resting_points(hull) if hull.faces else (nothing, nothing, np.zeros(len(hull.vertices))) for hull in hulls
+        ]
+        normals, others, counts = (np.concatenate([part[k] for part in parts]) for k in range(3))
+        most = int(counts.max())
+        past = np.zeros((most, 3))  # vertices with fewer are read on
+        return cls(
+            trace.table(np.concatenate([normals, past]), checked=False),
+            trace.table(np.concatenate([others, past]), checked=False),
+            trace.table((np.cumsum(counts) - counts).astype(np.int32), checked=False),
+            trace.table(counts.astype(float), checked=False),
+            most,
+            all(hull.faces for hull in hulls),
+        )
 
 
 @dataclass(frozen=True)
@@ -23,12 +67,14 @@ class Vertices:
         start: the first of this hull's: a number, or a traced integer that is the same in all environments.
         count: how many it has: a number, or such an integer.
         at_most: how many any hull has that it stands for.
+        faces: of the hulls of the table, if some have any.
     """
 
     table: Any
     start: Any
     count: Any
     at_most: int
+    faces: Faces | None = None
 
     @classmethod
     def of(cls, vertices: "Sequence[Vector3] | Vertices") -> "Vertices":
@@ -39,8 +85,12 @@ class Vertices:
 
     def __getitem__(self, index: Any) -> Vector3:
         """A vertex, in the hull's frame; the index is an integer, or a float that holds one."""
-        place = self.start + (trace.to_index(index) if isinstance(index, trace.Expr) else index)
+        place = self.place(index)
         return self.table[place, 0], self.table[place, 1], self.table[place, 2]
+
+    def place(self, index: Any) -> Any:
+        """Where in the table a vertex is."""
+        return self.start + (trace.to_index(index) if isinstance(index, trace.Expr) else index)
 
 
 @dataclass(frozen=True)

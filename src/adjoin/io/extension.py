@@ -195,7 +195,10 @@ class _Reader:
             element.fail(f"size is {min(size):g}", "it must be at least 0", field="size")
         vertices = _vertices(element) if kind == "hull" else ()
         self.shapes[name] = (link, len(link.geometries))
-        link.geometries.append(Geometry(name, kind, WORLD, link.name, size, *_pose(element), vertices))  # type: ignore[arg-type]
+        faces: tuple[float, ...] = ()
+        if vertices and "faces" in element.attributes:
+            faces = element.numbers("faces", len(element.text("faces").split()))
+        link.geometries.append(Geometry(name, kind, WORLD, link.name, size, *_pose(element), vertices, faces))  # type: ignore[arg-type]
 
     def contact(self, element: Element) -> None:
         link, index = _known(element, "shape", "shape", self.shapes)

@@ -272,7 +272,7 @@ class _Reader:
                     vector3(size),
                     _vector(m.geom_pos[g]),
                     _rotation(m.geom_quat[g]),
-                    vertices=self._vertices(int(m.geom_dataid[g])) if kind == "hull" else (),
+                    **(self._hull(int(m.geom_dataid[g])) if kind == "hull" else {}),
                     friction=_vector(m.geom_friction[g]),
                     contype=0 if no_contact else int(m.geom_contype[g]) & 0x7FFFFFFF,
                     conaffinity=0 if no_contact else int(m.geom_conaffinity[g]) & 0x7FFFFFFF,
@@ -306,16 +306,36 @@ class _Reader:
         table = tuple(map(tuple, (top * heights).tolist()))
         return [HeightGrid(self.geom_names[self.terrain_geom], table, spacing, (-x, -y, 0.0))]
 
-    def _vertices(self, mesh: int) -> tuple[Vec3, ...]:
-        start, count = int(self.m.mesh_vertadr[mesh]), int(self.m.mesh_vertnum[mesh])
-        points = np.array(self.m.raw.mesh_vert[start : start + count], dtype=np.float64)
-        graph = int(self.m.mesh_graphadr[mesh])
-        if graph >= 0:  # MuJoCo's hull: how many vertices and faces, where the edges of each vertex are, and its number
-            size = int(self.m.raw.mesh_graph[graph])
-            points = points[self.m.raw.mesh_graph[graph + 2 + size : graph + 2 + 2 * size]]
-        exact = self.meshes == "exact" or (graph >= 0 and len(points) <= MAX_VERTICES)
-        hull = np.unique(points, axis=0) if exact else convex_hull(points)
-        return tuple(vector3(vertex) for vertex in hull.tolist())
+    def _hull(self, mesh: int) -> dict[str, Any]:
+        """Return the vertices of a mesh's hull, and its faces where it is MuJoCo's own."""
+        m = self.m
+        start, count = int(m.mesh_vertadr[mesh]), int(m.mesh_vertnum[mesh])
+        points = np.array(m.raw.mesh_vert[start : start + count], dtype=np.float64)
+        at = int(m.mesh_graphadr[mesh])
+        if at < 0:
+            hull = np.unique(points, axis=0) if self.meshes == "exact" else convex_hull(points)
+            return {"vertices": tuple(map(tuple, hull.tolist()))}
+        # MuJoCo's hull: how many vertices and faces, where the edges of each vertex are, and its number.
+        size = int(m.raw.mesh_graph[at])
+        own = m.raw.mesh_graph[at + 2 + size : at + 2 + 2 * size]
+        if self.meshes != "exact" and size > MAX_VERTICES:
+            return {"vertices": tuple(map(tuple, convex_hull(points[own]).tolist()))}
+        return {"vertices": tuple(map(tuple, points[own].tolist())), "faces": self._faces(mesh, own, count)}
+
+    def _faces(self, mesh: int, own: np.ndarray, count: int) -> tuple[float, ...]:
+        """Return the polygons of a hull; none from versions of MuJoCo that have no polygons."""
+        m = self.m
+        if not hasattr(m, "mesh_polyadr"):
+            return ()
+        first, polygons = int(m.mesh_polyadr[mesh]), int(m.mesh_polynum[mesh])
+        sizes = m.raw.mesh_polyvertnum[first : first + polygons]
+        start = int(m.mesh_polyvertadr[first]) if polygons else 0
+        places = np.full(count, -1)
+        places[own] = np.arange(len(own))
+        corners = places[m.raw.mesh_polyvert[start : start + int(sizes.sum())]]
+        if len(np.unique(corners)) != len(own) or corners.min() < 0:
+            return ()
+        return tuple(np.insert(corners, np.cumsum(sizes), -1).astype(float).tolist())
 
     def _sites(self, links: dict[str, LinkDescription]) -> list[str]:
         """Add the sites to their links, and return the names of their frames."""

@@ -181,6 +181,8 @@ class _Writer:
                 attributes |= {"xyz": numbers(pose[1]), "rpy": numbers(to_rpy(pose[0]))}
                 if shape.vertices:
                     attributes["vertices"] = "  ".join(numbers(vertex) for vertex in shape.vertices)
+                if shape.faces:
+                    attributes["faces"] = " ".join(str(int(index)) for index in shape.faces)
                 self.extra.insert(0, *_tag("shape", attributes))
         return lines
 

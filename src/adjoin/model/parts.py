@@ -88,6 +88,8 @@ class Geometry:
         position: in the body's frame, m.
         rotation: x_body = rotation x_shape + position.
         vertices: of a hull, in the shape's frame, m.
+        faces: of a hull of an MJCF, as MuJoCo has them: for each the indices of its vertices as they go round, then -1.
+            With contacts as a list, such a hull rests on a plane at MuJoCo's points. Empty for any other hull.
         friction: coefficients (slide, torsion, roll): of sliding, of turning about the normal (m), of rolling (m).
         contype: bits of what it is; two shapes touch when one's `contype` meets the other's `conaffinity`.
         conaffinity: bits of what it collides with.
@@ -111,6 +113,7 @@ class Geometry:
     position: Vec3 = ZERO
     rotation: Mat3 = IDENTITY
     vertices: tuple[Vec3, ...] = ()
+    faces: tuple[float, ...] = ()
     friction: Vec3 = (1.0, 0.005, 0.0001)
     contype: int = 1
     conaffinity: int = 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
-from adjoin.model.parts import GEOMETRY_KINDS, WORLD
+from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Geometry
 from adjoin.model.sensor import SENSOR_SIZES
 from adjoin.spatial.vector import IDENTITY, cross, dot
 
@@ -275,6 +275,8 @@ def _shapes(model: "Model") -> None:
             )
         if shape.kind == "hull":
             _solid(subject, shape.vertices)
+        if shape.faces:
+            _faces(subject, shape)
         for field in ("friction", "solref", "solimp"):
             _finite(subject, field, getattr(shape, field))
         _finite(subject, "margin, gap, solmix", (shape.margin, shape.gap, shape.solmix))
@@ -293,6 +295,17 @@ def _shapes(model: "Model") -> None:
             if name not in frames:
                 problem, known = unknown_name_parts("link", "links", name, frames)
                 raise ModelError(problem, field="contact exclusion", remedy=known)
+
+
+def _faces(subject: Subject, shape: Geometry) -> None:
+    """Raise if the faces of a hull are not rings of its vertices, or leave one out."""
+    faces, count = np.array(shape.faces), len(shape.vertices)
+    ends = np.flatnonzero(faces == -1.0)
+    are_indices = np.all((faces == np.floor(faces)) & (faces >= -1.0) & (faces < count)) and faces[-1] == -1.0
+    if are_indices and (np.diff(ends, prepend=-1) > 3).all() and len(set(shape.faces)) == count + 1:
+        return
+    remedy = f"each has at least three indices from 0 to {count - 1}, then -1, and every vertex is on one"
+    raise ModelError("faces are not those of its vertices", subject=subject, field="faces", remedy=remedy)
 
 
 def _known(subject: Subject, field: str, what: str, name: str, names: Iterable[str]) -> None:
