@@ -41,7 +41,7 @@ HEADS = {
 # Measured: reinforcement learning
 
 {MADE} Tasks and learners are in [Reinforcement learning](../reinforcement_learning.md). Simulation steps count each
-step of the simulator, four of them an action; a rate includes policy, rewards and resets.
+step of the simulator, eight of them an action of the ant; a rate includes policy, rewards and resets.
 """,
     "robots": f"""\
 # Measured: robots with all their shapes

@@ -7,6 +7,8 @@ shac        DiffRL's ant by SHAC, 64 and 512 environments, beside its published 
 tasks       the other tasks by SHAC: returns before and after
 dynamics    inverse dynamics, mass matrix and operational-space inertia of the G1 for every environment in every step,
             beside Pinocchio in two processes
+ppo         the same tasks by PPO of rsl_rl, as a control
+go2         the Go2 walks on command on random terrain, by PPO of rsl_rl
 pendulum    policy enhancement on n-link pendulums (Table 4 of Qiao et al., ICML 2021)
 """
 
@@ -17,6 +19,8 @@ SECTIONS = {
     "shac": "rl_learning.shac",
     "tasks": "rl_learning.tasks",
     "dynamics": "rl_throughput.dynamics",
+    "ppo": "rl_ppo.ppo",
+    "go2": "rl_ppo.go2",
     "pendulum": "rl_pendulum.policy_enhancement",
 }
 

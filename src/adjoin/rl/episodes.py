@@ -78,7 +78,8 @@ def evaluate(
         seed: Where the starts come from.
         watch: Called after each step.
     """
-    vector = Vector(environment, n, torch.Generator(environment.device).manual_seed(seed))
+    generator = torch.Generator(environment.device).manual_seed(seed)
+    vector = Vector(environment, n, generator, graph=watch is None)
     observation, alive = vector.observe(), torch.ones(n, dtype=torch.bool, device=environment.device)
     total = torch.zeros(n, dtype=torch.float64, device=environment.device)
     for _ in range(environment.task.episode_steps):

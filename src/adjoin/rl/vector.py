@@ -7,6 +7,7 @@ import torch
 from torch.utils import _pytree
 
 from adjoin.errors import InputError
+from adjoin.rl.capture import Captured
 from adjoin.rl.environment import Environment, EnvironmentState
 
 
@@ -43,17 +44,20 @@ class Vector:
         environment: The environment.
         n: How many.
         generator: Where all random numbers come from: resets and noise.
+        graph: Whether a step under `torch.no_grad()` is one CUDA graph, on GPUs. It writes over the tensors of `state`.
 
     Attributes:
         state: The state of all; assign to it to continue elsewhere.
     """
 
-    def __init__(self, environment: Environment, n: int, generator: torch.Generator | None = None):
+    def __init__(self, environment: Environment, n: int, generator: torch.Generator | None = None, graph: bool = False):
         if not isinstance(n, int) or n < 1:
             raise InputError(f"Vector: n must be a whole number of at least 1, got {n!r}")
         self.environment, self.n = environment, n
         self.generator = generator or torch.Generator(environment.device).manual_seed(0)
         self.state: EnvironmentState = environment.reset(n, self.generator)
+        self._graph: _StepGraph | None = None
+        self._graphed = graph and environment.device.type == "cuda"
 
     def reset(self, mask: torch.Tensor | None = None) -> torch.Tensor:
         """Begin all episodes anew, or those of a mask (n,), and return the observations, (n, size)."""
@@ -67,6 +71,13 @@ class Vector:
 
     def step(self, action: torch.Tensor) -> Transition:
         """Take one step with actions (n, nu) in [-1, 1]."""
+        if not self._graphed or torch.is_grad_enabled() or torch.cuda.is_current_stream_capturing():
+            return self._step(action)
+        if self._graph is None:
+            self._graph = _StepGraph(self, action)
+        return self._graph(action)
+
+    def _step(self, action: torch.Tensor) -> Transition:
         state, reward, terminated, truncated = self.environment.step(self.state, action)
         final = self.environment.observe(state, self.generator)
         done = terminated | truncated
@@ -98,5 +109,30 @@ class Vector:
             tensors: What `tensors` returned before; a CUDA graph reads and writes the same ones each time.
         """
         for old, new in zip(tensors, self.tensors(), strict=True):
-            old.copy_(new)
+            if old is not new:
+                old.copy_(new)
         self.state = _pytree.tree_unflatten(list(tensors), _pytree.tree_structure(self.state))
+
+
+class _StepGraph:
+    """The step of a vector as a CUDA graph, which reads and writes the same tensors each time."""
+
+    def __init__(self, vector: Vector, action: torch.Tensor):
+        self._vector = vector
+        self._action = action.clone()
+        self._held = [x.clone() for x in vector.tensors()]
+        device, generators = vector.environment.device, [vector.generator]
+        self._replay = Captured(self._step, device, generators, lambda: self._held)
+
+    def __call__(self, action: torch.Tensor) -> Transition:
+        if action.shape != self._action.shape:
+            return self._vector._step(action)  # for its error
+        self._vector.store(self._held)
+        self._action.copy_(action)
+        return Transition(*[x.clone() for x in self._replay()])
+
+    def _step(self) -> Transition:
+        self._vector.store(self._held)
+        transition = self._vector._step(self._action)
+        self._vector.store(self._held)
+        return transition

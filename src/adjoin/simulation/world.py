@@ -38,7 +38,6 @@ from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
-from adjoin.simulation.default_solver import default_solver
 from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.runge_kutta import ConstrainedRK4
 from adjoin.simulation.sensors import sensors  # noqa: F401
@@ -145,7 +144,7 @@ class World:
             candidates = [pair.swapped() if pair.first == place else pair for pair in candidates]
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, place, pairs is not None)]
         options.setdefault("integrator", INTEGRATORS[model.integrator])
-        options.setdefault("contact", default_solver(model, candidates))
+        options.setdefault("contact", Newton() if from_mjcf else PGS())
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
         if getattr(world.contact, "time_of_impact", False) and (
             world.as_list or not isinstance(world.integrator, SemiImplicit)

@@ -30,7 +30,7 @@ def gymnasium_vector(environment: Environment, num_envs: int = 1, autoreset: str
             self.single_observation_space, self.single_action_space = boxes(environment)
             spaces = (self.single_observation_space, self.single_action_space)
             self.observation_space, self.action_space = (vector.utils.batch_space(x, num_envs) for x in spaces)
-            self.vector = Vector(environment, num_envs)
+            self.vector = Vector(environment, num_envs, graph=True)
             self._ended = torch.zeros(num_envs, dtype=torch.bool, device=environment.device)
 
         def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:

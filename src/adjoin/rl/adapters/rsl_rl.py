@@ -18,7 +18,7 @@ def rsl_rl_env(environment: Environment, num_envs: int, generator: torch.Generat
         def __init__(self):
             self.num_envs, self.num_actions, self.device = num_envs, environment.action_size, environment.device
             self.max_episode_length, self.cfg = environment.task.episode_steps, {"task": environment.task.name}
-            self.vector = Vector(environment, num_envs, generator)
+            self.vector = Vector(environment, num_envs, generator, graph=True)
             self._observation = self.vector.observe()
 
         @property

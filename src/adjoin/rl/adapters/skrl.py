@@ -13,7 +13,7 @@ from adjoin.rl.vector import Vector
 def skrl_env(environment: Environment, num_envs: int, generator: torch.Generator | None = None) -> Any:
     """Return a wrapped environment of skrl, with tensors of torch."""
     base = needed("skrl.envs.wrappers.torch.base", "skrl", "skrl_env").Wrapper
-    vector = Vector(environment, num_envs, generator)
+    vector = Vector(environment, num_envs, generator, graph=True)
 
     class AdjoinWrapper(base):
         observation_space, action_space = boxes(environment)

@@ -15,7 +15,7 @@ from adjoin.rl.vector import Vector
 def stable_baselines3_env(environment: Environment, num_envs: int, generator: torch.Generator | None = None) -> Any:
     """Return a `VecEnv` of stable-baselines3, with arrays of numpy."""
     base = needed("stable_baselines3.common.vec_env", "sb3", "stable_baselines3_env").VecEnv
-    vector = Vector(environment, num_envs, generator)
+    vector = Vector(environment, num_envs, generator, graph=True)
 
     class AdjoinVecEnv(base):
         render_mode = None
