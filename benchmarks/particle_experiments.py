@@ -4,6 +4,7 @@ The soft walker of DiffTaichi (Hu et al., ICLR 2020, examples/diffmpm.py): 2,976
 four legs that are muscles, driven by tanh of four sines, gradient descent on how far the body gets.
 """
 
+import importlib.util
 import math
 import time
 from collections.abc import Iterator
@@ -104,7 +105,7 @@ def walker(quick: bool, device: str) -> Iterator[dict[str, Any]]:
 
 def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     spacing = 1 / 64
-    depth = 0.1 if quick else 0.22
+    depth = 0.1 if quick else 0.32
     boxes: list[tuple[list[float], list[float], int]] = [([0.0, 0.0, 0.1], [0.3, depth, 0.1], -1)]
     boxes += [([left, 0.0, 0.0], [0.05, depth, 0.1], leg) for leg, left in enumerate((0.0, 0.05, 0.2, 0.25))]
     x, muscle_of = blocks(boxes, spacing, [0.2, 0.3, 0.055])
@@ -120,3 +121,54 @@ def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     each = sorted(seconds)[len(seconds) // 4]
     yield {"name": f"walker3d: an iteration of {steps} steps", "value": each, "unit": "s"}
     yield {"table": {"losses": losses, "seconds": seconds}}
+    if device == "cpu" and not quick and importlib.util.find_spec("taichi"):
+        yield from _beside_taichi(world, x, muscle_of, volume)
+
+
+def _beside_taichi(
+    world: Particles, x: torch.Tensor, muscle_of: torch.Tensor, volume: float, steps: int = 64
+) -> Iterator[dict[str, Any]]:
+    """Compare loss, gradient and processor time of some steps; both on as many threads as torch has."""
+    import taichi  # pyright: ignore[reportMissingImports]
+    from taichi_walker import TaichiWalker
+
+    taichi.init(arch=taichi.cpu, cpu_max_num_threads=torch.get_num_threads(), log_level=taichi.ERROR)
+    x = x - torch.tensor([0.0, 0.0, 0.008])  # it touches the ground from the start
+    shear, first = world.material.lame
+    settings = world.muscles, steps, world.cells[0], world.dt, shear, first, -3.8, world.boundary
+    peer = TaichiWalker(x.numpy(), muscle_of.numpy(), *settings)
+    activation = torch.randn(steps, world.muscles, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    muscle = torch.zeros((len(x), world.muscles, world.dim))
+    for i in range(world.muscles):
+        muscle[muscle_of == i, i, -1] = 1.0
+    start = world.state(x)
+    times: dict[str, list[float]] = {"Adjoin": [], "Adjoin, atomic": [], "Taichi": []}
+    loss = gradient = their_loss = their_gradient = None
+    for _ in range(4):  # in turn; the first of each compiles
+        for name, ours in (("Adjoin", world), ("Adjoin, atomic", replace(world, atomic=True))):
+            begin = time.process_time()
+            loss = -ours.rollout(start, volume, activation, muscle).x[:, 0].mean()
+            (gradient,) = torch.autograd.grad(loss, activation)
+            times[name].append(time.process_time() - begin)
+        their_loss, their_gradient, seconds = peer.iterate(activation.detach().numpy())
+        times["Taichi"].append(seconds)
+    assert loss is not None and gradient is not None and their_gradient is not None  # noqa: PT018
+    off = (gradient - torch.from_numpy(their_gradient)).norm() / gradient.norm()
+    best = {name: min(values[1:]) for name, values in times.items()}
+    peers = "walker3d: 64 steps and their gradient, processor time"
+    yield {"name": "walker3d: loss of 64 steps", "value": loss.item(), "unit": "m", "peer": ("Taichi", their_loss)}
+    yield {"name": "walker3d: gradient off Taichi's", "value": off.item(), "unit": "", "at_most": 1e-4}
+    yield {
+        "name": peers,
+        "value": best["Adjoin"],
+        "unit": "s",
+        "peer": ("Taichi", best["Taichi"]),
+        "at_most": best["Taichi"],
+    }
+    yield {
+        "name": f"{peers}, atomic sums",
+        "value": best["Adjoin, atomic"],
+        "unit": "s",
+        "peer": ("Taichi", best["Taichi"]),
+    }
+    yield {"name": "walker3d: Taichi compiles and runs once", "value": times["Taichi"][0], "unit": "s"}

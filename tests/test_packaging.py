@@ -80,7 +80,7 @@ def test_everything_that_is_imported_is_declared(tmp_path):
     helpers = {path.stem for path in (REPOSITORY / "tests").rglob("*") if path.is_dir() or path.suffix == ".py"}
     scripts = {path.stem for room in ("benchmarks", "examples") for path in (REPOSITORY / room).iterdir()}
     assert list(undeclared(REPOSITORY / "tests", {*extras, "dev", "docs"}, helpers | scripts)) == []
-    peers = {"crocoddyl", "jax", "brax"}
+    peers = {"crocoddyl", "jax", "brax", "taichi"}
     assert list(undeclared(REPOSITORY / "benchmarks", {*extras, "dev"}, scripts | peers)) == []
 
 

@@ -14,6 +14,7 @@ from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSe
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.maps import render
 from adjoin.compiler.runtime.map_target import MapTarget
+from adjoin.continuum import ParticleMaterial, Particles
 from adjoin.errors import InputError, TraceError
 from adjoin.trace import tanh
 
@@ -28,12 +29,15 @@ def random_runner(seed, atomic=False):
         grown = _grow(random.Random(f"{seed} {salt}"), values, 8)
         return [_bounded(value) for value in grown[-count:]]
 
-    def element(x, k, h, u):
+    def element(x, k, h, u, m):
         values = mixed([*x.ravel(), *k, h, u], 6, "element")
-        return {"flux": np.array(values, dtype=object).reshape(3, 2), "stress": values[0] * values[1]}
+        flux = np.array(values, dtype=object).reshape(3, 2)
+        share = 0.1 * m * np.outer(flux[:, 0], k[0] + np.arange(5.0))
+        return {"flux": flux, "share": share, "stress": values[0] * values[1]}
 
-    def node(x, flux, h, m):
-        values = mixed([*x, *flux, h, *m], 2, "node")
+    def node(x, flux, h, m, share):
+        values = mixed([*x, *flux, h, m[0]], 2, "node")
+        values[0] = values[0] + tanh(share @ share)
         return {"x'": np.array([0.9 * a + 0.1 * b for a, b in zip(x, values, strict=True)]), "energy": tanh(values[0])}
 
     def probe(x, u):
@@ -42,10 +46,11 @@ def random_runner(seed, atomic=False):
     fields = [
         Field("x", "nodes", (2,), "state"),
         Field("k", "elements", (2,), "parameter"),
-        Field("m", "nodes", (1,), "parameter"),
+        Field("m", "nodes", (5,), "parameter"),
         Field("h", None, (), "parameter"),
         Field("u", None, (), "control"),
         Field("flux", "elements", (2,), "temporary", "corners"),
+        Field("share", "elements", (5,), "temporary", "corners"),
         Field("stress", "elements", (), "output"),
         Field("energy", None, (), "output"),
         Field("reading", "probes", (), "output"),
@@ -54,11 +59,11 @@ def random_runner(seed, atomic=False):
         Connection("corners", "elements", "nodes", 3, atomic=atomic),
         Connection("place", "probes", "nodes", 1, atomic=atomic),
     ]
+    of_element = {"x": Read("x", "corners"), "k": Read("k"), "h": Read("h"), "u": Read("u"), "m": Read("m", "corners")}
+    of_node = {"x": Read("x"), "flux": Read("flux", "corners"), "h": Read("h"), "m": Read("m")}
     stages = [
-        Stage(
-            "element", "elements", element, {"x": Read("x", "corners"), "k": Read("k"), "h": Read("h"), "u": Read("u")}
-        ),
-        Stage("node", "nodes", node, {"x": Read("x"), "flux": Read("flux", "corners"), "h": Read("h"), "m": Read("m")}),
+        Stage("element", "elements", element, of_element),
+        Stage("node", "nodes", node, of_node | {"share": Read("share", "corners")}),
         Stage("probe", "probes", probe, {"x": Read("x'", "place"), "u": Read("u")}),
     ]
     table = np.array([rng.sample(range(NODES), 3) for _ in range(ELEMENTS)])
@@ -74,7 +79,7 @@ def random_inputs(batch=(), dtype=torch.float64):
         return (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1).to(dtype).requires_grad_()
 
     state = {"x": tensor(*batch, NODES, 2)}
-    parameters = {"k": tensor(ELEMENTS, 2), "m": tensor(*batch, NODES, 1), "h": tensor()}
+    parameters = {"k": tensor(ELEMENTS, 2), "m": tensor(*batch, NODES, 5), "h": tensor()}
     return state, parameters, {"u": tensor(STEPS, *batch)}
 
 
@@ -184,11 +189,13 @@ def test_atomic_sums_of_many_threads_lose_nothing(monkeypatch):
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_every_kernel_is_written_for_gpus(atomic):
-    runner = random_runner(2, atomic)
+    sequence = random_runner(2, atomic).sequence
+    particles = Particles((10, 10), 0.1, 1e-3, ParticleMaterial("elastic"), atomic=atomic)._runner(5).sequence
+    tasks = [*sequence.forward, *sequence.adjoint({"k", "m", "h", "u"}).tasks]
+    tasks += [*particles.forward, *particles.adjoint({"shear"}).tasks]
     target = CudaTarget(90)
-    adjoint = runner.sequence.adjoint({"k", "m", "h", "u"})
-    for task in (*runner.sequence.forward, *adjoint.tasks):
-        for bits in (32, 64):
+    for task in tasks:
+        for bits in (32, 64) if task.map is not None else ():
             made = MapTarget(target, task.map, render)
             assert ".entry kernel" in target.ptx(made.render(task.map.program, made.lanes(bits)[0]).text)
 

@@ -128,9 +128,3 @@ def run_body(
     controls = controls | dict(contact.controls(colliders, motion, steps, states["x"]))
     found, outputs = runner.rollout(states, parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints)
     return BodyState(found["x"], found["v"], outputs.get("wrench"))
-
-
-def lumped(elements: np.ndarray, shares: torch.Tensor, nodes: int) -> torch.Tensor:
-    """Return the sum at every node of what each element has at its corners, (elements, corners)."""
-    index = torch.as_tensor(elements, device=shares.device)
-    return shares.new_zeros(nodes).index_add(0, index.ravel(), shares.ravel())

@@ -11,8 +11,9 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
-from adjoin.continuum.bodies import BodyState, body_inputs, lumped, move_stage, node_fields, run_body
+from adjoin.continuum.bodies import BodyState, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.mesh import sum_at_nodes
 from adjoin.continuum.self_contact import PAIRS, TOUCHING, SelfContact
 from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
@@ -196,7 +197,7 @@ class Cloth:
         names = ("young", "poisson", "bending")
         parameters = {name: torch.tensor(getattr(material, name), **place) for name in (*names, "drag")}
         parameters["rest"] = torch.tensor(rest, **place)
-        parameters["mass"] = lumped(np.asarray(self.triangles), shares, len(rest))
+        parameters["mass"] = sum_at_nodes(np.asarray(self.triangles), shares, len(rest))
         return body_inputs(state, self.dt, parameters, self.colliders, fixed, dict(params or {}), names)
 
     def result(self, states: Mapping[str, torch.Tensor]) -> BodyState:

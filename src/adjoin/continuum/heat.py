@@ -16,7 +16,7 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
-from adjoin.continuum.mesh import Mesh
+from adjoin.continuum.mesh import Mesh, sum_at_nodes
 from adjoin.errors import InputError
 from adjoin.trace import exp, minimum, select
 
@@ -254,10 +254,8 @@ class Heat:
             result |= {"birth": torch.as_tensor(born), "covered": torch.as_tensor(beside)}
         else:
             outer = torch.as_tensor(neighbor < 0, dtype=share.dtype, device=share.device)
-            total = x.new_zeros((len(x), 3))
-            index = torch.as_tensor(mesh.elements, device=x.device)
             parts = torch.stack([volumes, *[self._at_corners(outer * part) for part in (share, upward)]], -1)
-            result["nodal"] = total.index_add(0, index.ravel(), parts.flatten(0, 1))
+            result["nodal"] = sum_at_nodes(mesh.elements, parts, len(x))
         result = {name: value.to(like.device, like.dtype) for name, value in result.items()}
         if nodes is None:
             self._cache[key] = result

@@ -16,7 +16,7 @@ from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum.heat import STEFAN_BOLTZMANN, HeatMaterial, coefficients, conduction, polynomial
 from adjoin.continuum.implicit import ConjugateGradients, solve
-from adjoin.continuum.mesh import Mesh
+from adjoin.continuum.mesh import Mesh, sum_at_nodes
 from adjoin.errors import InputError
 
 
@@ -105,14 +105,13 @@ class ImplicitHeat:
             volumes, conductance = mesh.integrals(torch.tensor(mesh.nodes, device=like.device))
             rows, columns = np.triu_indices(mesh.elements.shape[1], 1)
             nodal = torch.zeros((len(mesh.nodes), 2), dtype=volumes.dtype, device=like.device)
-            index = torch.as_tensor(mesh.elements, device=like.device)
-            nodal[:, 0].index_add_(0, index.ravel(), volumes.ravel())
+            nodal[:, 0] = sum_at_nodes(mesh.elements, volumes, len(mesh.nodes))
             if exposed:
                 element, face = np.nonzero(mesh.neighbors() < 0)
                 area = mesh.face_geometry()[0][element, face].to(like.device)
-                members = torch.as_tensor(mesh.elements[element[:, None], mesh.faces_of_element[face]]).to(like.device)
+                members = mesh.elements[element[:, None], mesh.faces_of_element[face]]
                 share = (area / members.shape[1])[:, None].expand(members.shape)
-                nodal[:, 1].index_add_(0, members.ravel(), share.ravel())
+                nodal[:, 1] = sum_at_nodes(members, share, len(mesh.nodes))
             values = {"conductance": -conductance[:, rows, columns], "nodal": nodal}
             self._cache[key] = {name: value.to(like.dtype) for name, value in values.items()}
         return self._cache[key]

@@ -20,7 +20,7 @@ from adjoin.continuum import colliders as contact
 from adjoin.continuum.bodies import BodyState, body_inputs
 from adjoin.continuum.colliders import MOTION, Collider, Motion
 from adjoin.continuum.implicit import ConjugateGradients, solve
-from adjoin.continuum.mesh import Mesh
+from adjoin.continuum.mesh import Mesh, sum_at_nodes
 from adjoin.continuum.solids import SolidMaterial, element_forces, solid_parameters
 from adjoin.errors import InputError
 
@@ -208,8 +208,7 @@ class ImplicitSolid:
         own = apply(torch.zeros_like(x))["result"][..., 3].clone()
         _, conductance = self.mesh.integrals()
         waves = (given["first"] + 2 * given["shear"])[..., None] * conductance.diagonal(dim1=1, dim2=2).to(x)
-        index = torch.as_tensor(self.mesh.elements, device=x.device).ravel()
-        elastic = x.new_zeros((*waves.shape[:-2], x.shape[-2])).index_add(-1, index, waves.flatten(-2))
+        elastic = sum_at_nodes(self.mesh.elements, waves.movedim((-2, -1), (0, 1)), x.shape[-2]).movedim(0, -1)
         diagonal = torch.where(given["free"] > 0, own + 0.5 * elastic, torch.ones_like(own))
         diagonal = diagonal[..., None].expand(x.shape).flatten(-2)
         return (lambda d: apply(d.reshape(x.shape))["result"][..., :3].flatten(-2)), diagonal

@@ -188,3 +188,19 @@ def box_mesh(cells: tuple[int, int, int], size: tuple[float, float, float], tetr
         ways = [[0, 1, 2, 6], [0, 2, 3, 6], [0, 3, 7, 6], [0, 7, 4, 6], [0, 4, 5, 6], [0, 5, 1, 6]]
         elements = elements[:, ways].reshape(-1, 4)
     return Mesh(nodes, elements)
+
+
+def sum_at_nodes(index: np.ndarray, values: torch.Tensor, nodes: int) -> torch.Tensor:
+    """Return for every node the sum of the values whose index names it, (nodes, ...), with the same bits every time.
+
+    Args:
+        index: of a node for each value, (...).
+        values: (*index.shape, ...).
+        nodes: how many there are.
+    """
+    rows = torch.as_tensor(index, device=values.device).ravel()
+    values = values.reshape(len(rows), *values.shape[index.ndim :])
+    total = values.new_zeros((nodes, *values.shape[1:]))
+    if values.is_cuda:  # there index_add is not deterministic, and on a CPU this one is not
+        return total.index_put((rows,), values, accumulate=True)
+    return total.index_add(0, rows, values)

@@ -15,9 +15,9 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
-from adjoin.continuum.bodies import BodyState, body_inputs, lumped, move_stage, node_fields, run_body
+from adjoin.continuum.bodies import BodyState, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
-from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients
+from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients, sum_at_nodes
 from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import log
@@ -232,7 +232,7 @@ def solid_parameters(
         each = number.dim() and number.shape[-1] == count
         parameters[name] = number if each else number[..., None].expand(*number.shape, count)
     volumes, _ = mesh.integrals(rest)
-    parameters["mass"] = material.density * lumped(mesh.elements, volumes.to(**place), len(rest))
+    parameters["mass"] = material.density * sum_at_nodes(mesh.elements, volumes.to(**place), len(rest))
     return parameters
 
 

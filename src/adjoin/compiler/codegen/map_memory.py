@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from adjoin.compiler.codegen import contributions
 from adjoin.compiler.codegen.map_access import WORDS, Access, Kind, Map
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.program import TensorSpec
@@ -27,11 +28,12 @@ class MapMemory:
 
     Attributes:
         first: the operand (i64) that numbers the block's first lane.
+        sums: memory for the sums of a vector of lanes.
     """
 
     def __init__(self, writer: Writer, map_: Map, words: Sequence[str], pointer: str = "ptr"):
         self.w, self.map, self.words, self.pointer = writer, map_, words, pointer
-        self.first = ""
+        self.first = self.sums = ""
         self._bases: dict[int, str] = {}
         self._tables = {name: len(map_.accesses) + i for i, name in enumerate(map_.tables)}
         self._indices: dict[tuple[str, int], list[str]] = {}
@@ -49,6 +51,17 @@ class MapMemory:
             if binding >= len(self.map.accesses) or self.map.accesses[binding].kind == Kind.INDEX:
                 kind = "i32"
             self._bases[binding] = w.emit(f"getelementptr {kind}, {self.pointer} {base}, i64 {offset}")
+        if w.lane.width > 1:
+            self.sums = w.emit(f"alloca [{w.lane.width * self._longest_sum()} x {w.lane.scalar}], align 64")
+
+    def _longest_sum(self) -> int:
+        """Return the numbers of the largest contribution that the map adds up."""
+        longest = 1
+        for reads, spec in zip(self.map.reads, self.map.program.inputs, strict=True):
+            for access in reads:
+                if access.kind == Kind.SUM:
+                    longest = max(longest, contributions.stride(spec.size, access.corners))
+        return longest
 
     # The protocol of codegen.memory.Memory ----------------------------------------------------------------------------
 
@@ -61,8 +74,16 @@ class MapMemory:
         return False
 
     def chunks(self, spec: TensorSpec) -> list[tuple[int, int]]:
-        """Return single columns: each is written as soon as it is known."""
-        return [(column, 1) for column in range(spec.size)]
+        """Return single columns, or all components at a corner: each is written as soon as it is known."""
+        outputs = [one.name for one in self.map.program.outputs]
+        access = self.map.writes[outputs.index(spec.name)]
+        count = spec.size // access.corners if self._is_contribution(access, spec) else 1
+        return [(column, count) for column in range(0, spec.size, count)]
+
+    def _is_contribution(self, access: Access, spec: TensorSpec) -> bool:
+        """Return whether a write has all components of a contribution side by side."""
+        written = access.kind in (Kind.LANE, Kind.ADD)
+        return written and contributions.stride(spec.size // access.corners, access.corners) > 1
 
     def look_up(self, tensor: int, spec: TensorSpec, index: str, uniform: bool) -> str:
         """Tables of maps are constants or fields of connections."""
@@ -84,8 +105,11 @@ class MapMemory:
         access = self.map.writes[tensor - len(self.map.reads)]
         width = spec.size // access.corners
         corner, component = divmod(start, width)
-        column = component * access.corners + corner  # so that one entry serves any number of components
         w, lane = self.w, self.w.lane
+        if self._is_contribution(access, spec):
+            contributions.write(self, binding, access, corner, values, access.kind == Kind.ADD)
+            return
+        column = component * access.corners + corner
         if access.kind == Kind.REDUCE:
             self.reduce(binding, spec.size, start, values[0])
             return
@@ -151,6 +175,8 @@ class MapMemory:
 
     def ordered_sum(self, binding: int, access: Access, columns: list[int], size: int) -> dict[int, str]:
         """Return columns of the sum of the rows that name this lane: a loop over the lane's entries."""
+        if contributions.stride(size, access.corners) > 1:
+            return contributions.Sums(self, binding, access, size).columns()
         if access.cells:
             return self._sum_over_cells(binding, access, columns, size)
         w = self.w

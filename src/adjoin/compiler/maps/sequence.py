@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from adjoin.compiler.autodiff.derivatives import vjp
+from adjoin.compiler.codegen.contributions import columns_of
 from adjoin.compiler.codegen.map_access import Access, Kind, Map
 from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import Program, TensorSpec, trace
@@ -190,6 +191,7 @@ class StepSequence:
         missing = [one.name for one in fields if one.role == "state" and after(one.name) not in written]
         if missing:
             raise TraceError(f"no stage writes the next value of the state {missing[0]!r}, {after(missing[0])!r}")
+        self._vjps: dict[Any, tuple[Program, Any]] = {}
         self.forward = [task for i in range(len(self.stages)) for task in self._tasks(i, None)]
         self.replay = self._again({after(one.name) for one in fields if one.role == "state"})
 
@@ -246,6 +248,8 @@ class StepSequence:
 
     def write(self, name: str) -> Access:
         """Return how a stage writes a field."""
+        if name not in self.fields:
+            return Access(Kind.LANE)  # a sum
         one = self.fields[name]
         if one.over is None:
             return Access(Kind.REDUCE)
@@ -262,10 +266,15 @@ class StepSequence:
         if one.via is None:
             return one.over, size
         connection = self.connections[one.via]
-        return (connection.target, size) if connection.atomic else (one.over, size * connection.corners)
+        if connection.atomic:
+            return connection.target, size
+        return one.over, columns_of(size, connection.corners)
 
     def _tasks(self, i: int, only: set[str] | None) -> list[Task]:
-        """Return a stage as it runs forwards, or only some of its outputs; before it what sets to zero."""
+        """Return a stage as it runs forwards, or only some of its outputs; before it what sets to zero.
+
+        Sums among these outputs (`_sum_name`) are arguments of the stage, which it writes for its adjoint.
+        """
         stage, program = self.stages[i], self.programs[i]
         if isinstance(stage, Sort):
             connection = self.connections[stage.via]
@@ -277,6 +286,11 @@ class StepSequence:
             targets = tuple(computation.targets[j] for j in kept)
             smooth = computation.smooth[0], tuple(computation.smooth[1][j] for j in kept)
             outputs = tuple(program.outputs[j] for j in kept)
+            sums = [j for j, argument in enumerate(stage.reads) if _sum_name(stage, argument) in only]
+            nodes = tuple(computation.sources[j] for j in sums)
+            targets, smooth = (*targets, *nodes), (smooth[0], (*smooth[1], *nodes))
+            specs = [(list(stage.reads)[j], program.inputs[j].shape) for j in sums]
+            outputs = (*outputs, *[TensorSpec(_sum_name(stage, name), shape) for name, shape in specs])
             program = replace(
                 program, outputs=outputs, computation=replace(computation, targets=targets, smooth=smooth)
             )
@@ -309,6 +323,9 @@ class StepSequence:
             carried = [(access, replace(place, carried=True)) for access, place in result.gradients.get(state, [])]
             seeds[after(state)] = seeds[after(state)] + carried
         result = self._reverse(seeds, wanted)
+        again = self._replayed(set[str]().union(*[self._temporaries_read(task) for task in result.tasks]))
+        names = {stage.name for i, stage in enumerate(self.stages) if i in again and isinstance(stage, Stage)}
+        result = self._reverse(seeds, wanted, names)
         for state in states:
             carried = [(access, replace(place, carried=True)) for access, place in result.gradients.get(state, [])]
             result.gradients[state] = [(Access(Kind.LANE), Place(f"seed.{state}")), *carried]
@@ -316,7 +333,10 @@ class StepSequence:
         result.tasks = [*self._again(read), *result.tasks]
         return result
 
-    def _reverse(self, seeds: dict[str, list[tuple[Access, Place]]], wanted: set[str]) -> Adjoint:
+    def _reverse(
+        self, seeds: dict[str, list[tuple[Access, Place]]], wanted: set[str], replayed: set[str] | None = None
+    ) -> Adjoint:
+        """Return the reverse of all stages; those that are computed again leave the sums that they read."""
         cotangents = {name: list(reads) for name, reads in seeds.items()}
         active = {name for name, one in self.fields.items() if name in wanted or one.role == "state"}
         for stage, program in zip(self.stages, self.programs, strict=True):
@@ -327,7 +347,7 @@ class StepSequence:
         for stage, program in reversed(list(zip(self.stages, self.programs, strict=True))):
             if isinstance(stage, Stage):
                 assert program is not None
-                self._reverse_stage(stage, program, cotangents, active, result)
+                self._reverse_stage(stage, program, cotangents, active, result, stage.name in (replayed or ()))
         result.gradients = {
             name: cotangents.get(name, [])
             for name, one in self.fields.items()
@@ -342,6 +362,7 @@ class StepSequence:
         cotangents: dict[str, list[tuple[Access, Place]]],
         active: set[str],
         result: Adjoint,
+        keeps_sums: bool,
     ) -> None:
         outputs = self._outputs(program)
         seeded = [bool(cotangents.get(name)) and self.fields[name].role != "index" for name in outputs]
@@ -349,12 +370,20 @@ class StepSequence:
         asked = [read.field in active and self.fields[read.field].role != "index" for _, read in reads]
         if not any(seeded) or not any(asked):
             return
-        with uncollected():
-            reverse, present = vjp(program, asked, seeded)
+        key = (stage.name, tuple(asked), tuple(seeded))
+        if key not in self._vjps:
+            with uncollected():
+                self._vjps[key] = vjp(program, asked, seeded)
+        reverse, present = self._vjps[key]
         if not present:
             return
         accesses: list[tuple[Access, ...]] = [(self.access(stage, read),) for _, read in reads]
         places = [Place(read.field) for _, read in reads]
+        for i, (argument, _) in enumerate(reads if keeps_sums else []):
+            if accesses[i][0].kind == Kind.SUM:
+                name = _sum_name(stage, argument)
+                accesses[i], places[i] = (Access(Kind.LANE),), Place(name)
+                result.buffers[name] = Buffer(stage.over, program.inputs[i].size)
         for name, has_seed in zip(outputs, seeded, strict=True):
             if has_seed:
                 accesses.append(tuple(access for access, _ in cotangents[name]))
@@ -382,6 +411,7 @@ class StepSequence:
                     cleared.append((Place(buffer), over, columns))
             elif access.kind == Kind.GATHER:
                 write, back = replace(write, corners=access.corners), replace(access, kind=Kind.SUM)
+                columns = columns_of(columns // access.corners, access.corners)
             cotangents.setdefault(read.field, []).append((back, Place(buffer)))
             writes.append(write)
             result.buffers[buffer] = Buffer(over, columns, keep, lanes)
@@ -390,22 +420,26 @@ class StepSequence:
         result.tasks.append(Task(stage.over, Map(reverse, tuple(accesses), tuple(writes)), tuple(places)))
 
     def _again(self, needed: set[str]) -> list[Task]:
-        """Return the forward tasks that compute some fields."""
+        """Return the forward tasks that compute some fields and sums."""
+        return [task for _, tasks in sorted(self._replayed(needed).items()) for task in tasks]
+
+    def _replayed(self, needed: set[str]) -> dict[int, list[Task]]:
+        """Return the same by the number of the stage."""
         needed = set(needed)
-        chosen: list[Task] = []
+        chosen: dict[int, list[Task]] = {}
         for i in reversed(range(len(self.stages))):
             stage, program = self.stages[i], self.programs[i]
             if isinstance(stage, Sort):
                 if f"sort {stage.via}" in needed:
-                    chosen = self._tasks(i, None) + chosen
+                    chosen[i] = self._tasks(i, None)
                     needed.add(self.connections[stage.via].cell or "")
                 continue
             assert program is not None
-            only = needed.intersection(self._outputs(program))
+            sums = [_sum_name(stage, argument) for argument in stage.reads]
+            only = needed.intersection([*self._outputs(program), *sums])
             if only:
-                tasks = self._tasks(i, only)
-                chosen = tasks + chosen
-                needed |= self._temporaries_read(tasks[-1])
+                chosen[i] = self._tasks(i, only)
+                needed |= self._temporaries_read(chosen[i][-1])
         return chosen
 
     def _temporaries_read(self, task: Task) -> set[str]:
@@ -422,9 +456,17 @@ class StepSequence:
                     if access.kind == Kind.SUM:
                         found.add(f"sort {access.via}")
                 one = self.fields.get(place.buffer)
-                if used and one is not None and one.role in ("temporary", "index"):
+                if used and (place.buffer.startswith(_SUM) or (one is not None and one.role in ("temporary", "index"))):
                     found.add(place.buffer)
         return found
+
+
+_SUM = "sum."
+
+
+def _sum_name(stage: Stage, argument: str) -> str:
+    """Return the name of the sum that an argument of a stage is, where the stage leaves it for its adjoint."""
+    return f"{_SUM}{stage.name}.{argument}"
 
 
 def _take(items: Any, count: int) -> list[Any]:
