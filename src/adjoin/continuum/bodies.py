@@ -68,11 +68,15 @@ def move_stage(colliders: tuple[Collider, ...], dt: float, forces: Mapping[str, 
         force = load + mass * gravity
         for name in forces:
             force = force + rest[name]
+        touching = contact.touches(colliders, x, v, rest, linked)
+        pushes = [touch.pressing * touch.normal for touch in touching]
+        after = free * (v + dt * sum(pushes, force) / mass) / (1.0 + dt * drag)
         result: dict[str, Any] = {}
         if colliders:
-            pushed, wrench = contact.push(colliders, x, v, mass, dt, rest, linked)
-            force, result["wrench"] = force + pushed, wrench
-        after = free * (v + dt * force / mass) / (1.0 + dt * drag)
+            rubbed, frictions = contact.rub(touching, after, mass, dt)
+            after = free * rubbed
+            felt = [push + friction for push, friction in zip(pushes, frictions, strict=True)]
+            result["wrench"] = contact.wrenches(touching, felt, linked)
         return result | {"v'": after, "x'": x + dt * after}
 
     names = ("x", "v", "mass", "free", "load", "gravity", "drag")

@@ -135,22 +135,31 @@ def controls(
     }
 
 
-def push(
-    colliders: Sequence[Collider],
-    x: Any,
-    v: Any,
-    mass: Any,
-    dt: float,
-    motion: Mapping[str, Any],
-    linked: bool = False,
-) -> tuple[Any, Any]:
-    """Return the force on a point at x with velocity v, (3,), and the wrench on every collider about its origin.
+@dataclass(frozen=True)
+class Touch:
+    """A point at a collider.
 
-    Where links carry the colliders, both the motion and the wrenches have a dimension for the group of the point.
-    Friction takes away at most half of the slip of a step, so that what sticks does not chatter.
+    Attributes:
+        normal: away from the collider, (3,).
+        pressing: the force along it, N.
+        surface: velocity of the collider at the point, (3,), m/s.
+        arm: from the collider's origin to the point, (3,), m.
+        friction: Coulomb's coefficient.
     """
-    total = np.zeros(3, dtype=object)
-    wrenches = []
+
+    normal: Any
+    pressing: Any
+    surface: Any
+    arm: Any
+    friction: float
+
+
+def touches(colliders: Sequence[Collider], x: Any, v: Any, motion: Mapping[str, Any], linked: bool) -> list[Touch]:
+    """Return how a point at x with velocity v touches every collider.
+
+    Where links carry the colliders, the motion has a dimension for the group of the point.
+    """
+    found = []
     if linked:
         motion = {name: motion[name][0] for name in MOTION}
     for i, collider in enumerate(colliders):
@@ -158,17 +167,33 @@ def push(
         arm = x - origin
         distance, normal = _distance(collider, rotation.T @ arm)
         normal = rotation @ normal
-        relative = v - motion["collider_velocity"][i] - np.cross(motion["collider_spin"][i], arm)
+        surface = motion["collider_velocity"][i] + np.cross(motion["collider_spin"][i], arm)
         depth = maximum(collider.thickness - distance, 0.0)
-        speed = relative @ normal
-        pressing = maximum(collider.stiffness * depth - collider.damping * speed, 0.0)
-        pressing = select(depth > 0.0, pressing, 0.0)
-        slip = relative - speed * normal
-        slipping = sqrt(slip @ slip + 1e-12)
-        force = pressing * normal - minimum(collider.friction * pressing / slipping, 0.5 * mass / dt) * slip
-        total = total + force
-        wrenches.append([*(-force), *(-np.cross(arm, force))])
-    return total, np.array([wrenches] if linked else wrenches, dtype=object)
+        pressing = maximum(collider.stiffness * depth - collider.damping * ((v - surface) @ normal), 0.0)
+        found.append(Touch(normal, select(depth > 0.0, pressing, 0.0), surface, arm, collider.friction))
+    return found
+
+
+def rub(touching: Sequence[Touch], v: Any, mass: Any, dt: float) -> tuple[Any, list[Any]]:
+    """Return the velocity of a point with friction, from that without it at the end of a step, and the force of each.
+
+    An impulse takes away as much of the slip as Coulomb's law allows: what sticks comes to rest, and stays.
+    """
+    forces = []
+    for touch in touching:
+        relative = v - touch.surface
+        slip = relative - (relative @ touch.normal) * touch.normal
+        slipping = sqrt(slip @ slip + 1e-18)
+        taken = minimum(touch.friction * dt * touch.pressing / (mass * slipping), 1.0)
+        v = v - taken * slip
+        forces.append((-mass / dt) * taken * slip)
+    return v, forces
+
+
+def wrenches(touching: Sequence[Touch], forces: Sequence[Any], linked: bool) -> Any:
+    """Return the wrench on every collider about its origin from the forces on a point."""
+    found = [[*(-force), *(-np.cross(touch.arm, force))] for touch, force in zip(touching, forces, strict=True)]
+    return np.array([found] if linked else found, dtype=object)
 
 
 def push_implicitly(

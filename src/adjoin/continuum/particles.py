@@ -246,6 +246,13 @@ class Particles:
             Field("velocity", "nodes", (dim,)),
             *contact.fields(self.colliders, "particles" if linked else None),
         ]
+        grid = {"momentum": Read("momentum", "stencil"), "node": Read("node"), "gravity": Read("gravity")}
+        take = {"x": Read("x"), "velocity": Read("velocity", "stencil")}
+        if self.colliders:
+            take |= {"v": Read("v")} | contact.reads(self.colliders, linked)
+        if self._rubs:
+            fields += [Field("grip", "particles", (7,), "temporary", "stencil"), Field("rubbed", "nodes", (3,))]
+            grid["grip"], take["rubbed"] = Read("grip", "stencil"), Read("rubbed", "stencil")
         scatter = {name: Read(name) for name in ("x", "v", "C", "F", "density", "shear", "first", "volume")}
         if plasticity := self.material.plasticity:
             fields.append(Field("memory", "particles", (), "state"))
@@ -267,17 +274,15 @@ class Particles:
             given = self._to_grid(linked, **particle)
             return given if self.atomic else given | find_cell(particle["x"])
 
+        def from_grid(**particle: Any) -> dict[str, Any]:
+            return self._from_grid(linked, **particle)
+
         stages = [
             *([Stage("find_cell", "particles", find_cell, {"x": Read("x")})] if self.atomic else []),
             Stage("to_grid", "particles", to_grid, scatter),
             Sort("stencil"),
-            Stage(
-                "grid",
-                "nodes",
-                self._move_grid,
-                {"momentum": Read("momentum", "stencil"), "node": Read("node"), "gravity": Read("gravity")},
-            ),
-            Stage("from_grid", "particles", self._from_grid, {"x": Read("x"), "velocity": Read("velocity", "stencil")}),
+            Stage("grid", "nodes", self._move_grid, grid),
+            Stage("from_grid", "particles", from_grid, take),
         ]
         corners = len(self._stencil)
         connections = [Connection("stencil", "particles", "nodes", corners, "cell", self.atomic)]
@@ -296,7 +301,7 @@ class Particles:
         self, linked: bool, x: Any, v: Any, C: Any, F: Any, density: Any, volume: Any, **rest: Any
     ) -> dict[str, Any]:
         """Return a particle's deformation after the step, and what it gives to the nodes around."""
-        h = self.spacing
+        h, dim = self.spacing, self.dim
         _, f, weights = self._weights(x)
         deformed = F + self.dt * (C @ F)
         remembered = ("memory", *self.material.plasticity) if self.material.plasticity else ()
@@ -308,23 +313,58 @@ class Particles:
                 stress = stress + rest["activation"][m] * np.outer(fibers[:, m], fibers[:, m])
         mass = density * volume
         result: dict[str, Any] = {} if memory is None else {"memory'": memory}
-        if self.colliders:
-            force, result["wrench"] = contact.push(self.colliders, x, v, mass, self.dt, rest, linked)
-            v = v + self.dt * force / mass
+        touching = contact.touches(self.colliders, x, v, rest, linked)
+        v = v + self.dt * sum([touch.pressing * touch.normal for touch in touching], np.zeros(dim)) / mass
+        grip = sum(
+            [self._grip(touch) * np.array([1.0, *touch.normal, *touch.surface]) for touch in touching], np.zeros(7)
+        )
         affine = mass * C - (4.0 * self.dt / (h * h)) * volume * stress
-        rows = []
+        rows, grips = [], []
         for place in self._stencil:
             weight = math.prod([weights[axis][i] for axis, i in enumerate(place)], start=1.0)
             distance = np.array([(i - g) * h for i, g in zip(place, f, strict=True)], dtype=object)
             rows.append([*(weight * (mass * v + affine @ distance)), weight * mass])
+            grips.append(weight * grip)
+        if self._rubs:
+            result["grip"] = np.array(grips, dtype=object)
         return result | {"F'": elastic, "momentum": np.array(rows, dtype=object)}
 
-    def _move_grid(self, momentum: Any, node: Any, gravity: Any) -> Any:
-        """Return the velocity of a node after the step: gravity, then the walls."""
+    @property
+    def _rubs(self) -> bool:
+        return any(collider.friction > 0 for collider in self.colliders)
+
+    def _grip(self, touch: contact.Touch) -> Any:
+        """Return the largest impulse of friction that a particle feels from a collider in a step."""
+        return touch.friction * self.dt * touch.pressing
+
+    def _rub(self, v: Any, mass: Any, grip: Any) -> tuple[Any, Any]:
+        """Return the velocity of a node after friction, and its impulse for each unit of grip.
+
+        The grip of a node is what the particles around may be held with. Here the slip is known that the step would
+        end with, so that what sticks comes to rest and stays.
+        """
+        held = grip[0] > 0.0
+        inverse = 1.0 / select(held, grip[0], 1.0)
+        normal, surface = grip[1:4], grip[4:] * inverse
+        normal = normal / sqrt(normal @ normal + select(held, 1e-30 * grip[0] * grip[0], 1.0))
+        relative = np.array(v, dtype=object) - surface
+        slip = relative - (relative @ normal) * normal
+        slipping = sqrt(slip @ slip + 1e-18)
+        share = minimum(1.0 / slipping, mass * inverse)  # of Coulomb's limit, and of all slip
+        impulse = [select(held, -share * component, 0.0) for component in slip]
+        light = select(mass > 0.0, mass, 1.0)
+        return [a + select(held, grip[0] * j / light, 0.0) for a, j in zip(v, impulse, strict=True)], impulse
+
+    def _move_grid(self, momentum: Any, node: Any, gravity: Any, grip: Any = None) -> Any:
+        """Return the velocity of a node after the step: gravity, friction at colliders, then the walls."""
         dim = self.dim
         mass = momentum[dim]
         inverse = select(mass > 0.0, 1.0 / select(mass > 0.0, mass, 1.0), 0.0)
         v = [momentum[i] * inverse + self.dt * gravity[i] for i in range(dim)]
+        result = {}
+        if grip is not None:
+            v, impulse = self._rub(v, mass, grip)
+            result["rubbed"] = np.array(impulse, dtype=object)
         for axis in range(dim):
             low = (node[axis] < self.boundary) & (v[axis] < 0.0)
             high = (node[axis] > self.cells[axis] - self.boundary) & (v[axis] > 0.0)
@@ -335,18 +375,26 @@ class Particles:
             sliding = sqrt(sum(v[i] * v[i] for i in range(dim) if i != axis))
             left = maximum(0.0, 1.0 - self.friction * abs(v[axis]) / select(sliding > 0.0, sliding, 1.0))
             v = [select(outward, 0.0 if i == axis else component * left, component) for i, component in enumerate(v)]
-        return {"velocity": np.array(v, dtype=object)}
+        return result | {"velocity": np.array(v, dtype=object)}
 
-    def _from_grid(self, x: Any, velocity: Any) -> Any:
-        """Return a particle after the step."""
+    def _from_grid(self, linked: bool, x: Any, velocity: Any, v: Any = None, rubbed: Any = None, **motion: Any) -> Any:
+        """Return a particle after the step, and what colliders feel of it."""
         dim = self.dim
         _, f, weights = self._weights(x)
+        touching = contact.touches(self.colliders, x, v, motion, linked)
         v = np.zeros(dim, dtype=object)
         C = np.zeros((dim, dim), dtype=object)
+        impulse = np.zeros(3, dtype=object)
         for corner, place in enumerate(self._stencil):
             weight = math.prod([weights[axis][i] for axis, i in enumerate(place)], start=1.0)
             part = weight * velocity[corner]
             distance = np.array([i - g for i, g in zip(place, f, strict=True)], dtype=object)
             v = v + part
             C = C + np.outer(part, distance)
-        return {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": x + self.dt * v}
+            if rubbed is not None:
+                impulse = impulse + weight * rubbed[corner]
+        result = {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": x + self.dt * v}
+        if touching:
+            forces = [t.pressing * t.normal + (self._grip(t) / self.dt) * impulse for t in touching]
+            result["wrench"] = contact.wrenches(touching, forces, linked)
+        return result
