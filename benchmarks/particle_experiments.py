@@ -4,6 +4,7 @@ The soft walker of DiffTaichi (Hu et al., ICLR 2020, examples/diffmpm.py): 2,976
 four legs that are muscles, driven by tanh of four sines, gradient descent on how far the body gets.
 """
 
+import importlib
 import importlib.util
 import math
 import time
@@ -129,9 +130,9 @@ def _beside_taichi(
     world: Particles, x: torch.Tensor, muscle_of: torch.Tensor, volume: float, steps: int = 64
 ) -> Iterator[dict[str, Any]]:
     """Compare loss, gradient and processor time of some steps; both on as many threads as torch has."""
-    import taichi  # pyright: ignore[reportMissingImports]
     from taichi_walker import TaichiWalker
 
+    taichi: Any = importlib.import_module("taichi")
     taichi.init(arch=taichi.cpu, cpu_max_num_threads=torch.get_num_threads(), log_level=taichi.ERROR)
     x = x - torch.tensor([0.0, 0.0, 0.008])  # it touches the ground from the start
     shear, first = world.material.lame

@@ -1,3 +1,4 @@
+# pyright: reportInvalidTypeForm=false
 """The soft walker in three dimensions with Taichi (wheel `taichi`), a peer of continuum.py's section walker3d.
 
 The same particles, material, walls and loss as ours, differentiated by Taichi's own reverse mode as in DiffTaichi's
@@ -9,6 +10,7 @@ forms that compile within a minute this one runs fastest: all nodes unrolled tak
 over nodes runs three to five times longer, a lane for each node twice as long.
 """
 
+import importlib
 import time
 from typing import Any
 
@@ -44,8 +46,7 @@ class TaichiWalker:
         gravity: float,
         wall: int = 3,
     ):
-        import taichi as ti  # pyright: ignore[reportMissingImports]
-
+        ti: Any = importlib.import_module("taichi")  # its types do not describe kernels
         self.ti, self.steps, self.start = ti, steps, x
         count, nodes, h = len(x), n + 1, 1.0 / n
 

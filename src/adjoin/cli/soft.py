@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     dt, kept = KEPT / each, max(1, round(arguments.seconds / KEPT))
     nodes = torch.tensor(mesh.nodes)
     lightest = Solid(mesh, material, dt).inputs(Solid(mesh, material, dt).state()).parameters["mass"].min().item()
-    ground = Collider("plane", (), 0.2 * lightest / dt**2, 0.1 * lightest / dt, arguments.friction)
+    ground = Collider("plane", (), 0.2 * lightest / dt**2, 0.3 * lightest / dt, arguments.friction)
     solid = Solid(mesh, material, dt, colliders=(ground,))
     start = solid.state(nodes + torch.tensor([0.0, 0.0, arguments.drop - nodes[:, 2].min().item()]))
     begin = time.perf_counter()
