@@ -52,11 +52,25 @@ def run_info(arguments: argparse.Namespace) -> int:
         ("Actuators", ("name", "joint", "gear", "gain", "bias", "control range", "force range"), drives),
         ("Keyframes", ("name", "q"), [(key.name, _listed(key.q)) for key in model.keyframes]),
     )
+    itself, left = _self_collision(model)
+    data["self_collision"] = {"pairs": itself, "left_out": [pair._asdict() for pair in left]}
+    sections += (("Shapes of one robot that do not touch", ("shape", "shape", "why"), left),)
     tables = [f"\n{title}\n{table(head, rows)}" for title, head, rows in sections if rows]
     last = "\n  ".join(["\nNot simulated", *left_out]) if left_out else "\nAll of it is simulated."
     also = ["\n  ".join(["\nNoticed in the file", *noticed])] if noticed else []
     show(arguments, {**data, "not_simulated": left_out, "noticed": noticed}, str(model), *tables, *also, last)
     return 0
+
+
+def _self_collision(model: Any) -> tuple[int, list[Any]]:
+    """Return how many pairs of shapes of one robot touch in the default simulator, and those that do not."""
+    from adjoin.collision.pairs import pairs, strangers
+    from adjoin.collision.self_collision import prune
+
+    touching, left = pairs(model)[0], []
+    if not model.integrator:  # an MJCF file says what touches
+        touching, left = prune(model, touching)
+    return sum(not strangers(model, pair.shapes) for pair in touching), left
 
 
 def passed_over(arguments: argparse.Namespace) -> list[str]:

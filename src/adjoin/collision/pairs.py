@@ -46,6 +46,11 @@ class Pair:
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
     points: tuple[int, ...] | None = None
 
+    @property
+    def shapes(self) -> tuple[int, int]:
+        """Return the indices of both shapes."""
+        return self.first, self.second
+
     def swapped(self) -> "Pair":
         """The same pair with its shapes in the other order."""
         decides = {"first": "second", "second": "first"}.get(self.friction, self.friction)  # type: ignore[arg-type]
@@ -94,7 +99,7 @@ def pairs(
         own.setdefault(_ordered(model.geometry_index(pair.first), model.geometry_index(pair.second)), pair)
     if chosen is None:
         let = _unfiltered(model)
-        places = {place for place in own if _apart(model, place)} | {p for p in let if within or _strangers(model, p)}
+        places = {place for place in own if _apart(model, place)} | {p for p in let if within or strangers(model, p)}
     else:
         places = {place for names in chosen for place in _chosen(model, names)}
     places -= {place for names in ignored for place in _named(model, "ignored", names)}
@@ -115,8 +120,8 @@ def _apart(model: Model, place: tuple[int, int]) -> bool:
     return model.geometries[place[0]].body != model.geometries[place[1]].body
 
 
-def _strangers(model: Model, place: tuple[int, int]) -> bool:
-    """Whether the shapes are not parts of one robot; where the model does not say so, not on one tree of bodies."""
+def strangers(model: Model, place: tuple[int, int]) -> bool:
+    """Return whether the shapes are not parts of one robot; where the model does not say so, not on one tree of bodies."""
     trees = model.trees
     first, second = (trees.get(model.geometries[index].link, "") for index in place)
     if first and second:
@@ -136,11 +141,11 @@ def _testable(model: Model, place: tuple[int, int]) -> bool:
 
 def _unfiltered(model: Model) -> list[tuple[int, int]]:
     """What the filters let touch."""
-    parents = _parents(model)
+    above = parents(model)
     excluded = {frozenset(links) for links in model.exclusions}
     found = []
     for (i, a), (j, b) in combinations(enumerate(model.geometries), 2):
-        jointed = WORLD not in (a.body, b.body) and (parents[a.body] == b.body or parents[b.body] == a.body)
+        jointed = WORLD not in (a.body, b.body) and (above[a.body] == b.body or above[b.body] == a.body)
         if (
             a.body != b.body
             and (model.parents_touch or not jointed)
@@ -151,8 +156,8 @@ def _unfiltered(model: Model) -> list[tuple[int, int]]:
     return found
 
 
-def _parents(model: Model) -> list[int]:
-    """The parent of every body, without those that only stand between the joints of one link."""
+def parents(model: Model) -> list[int]:
+    """Return the parent of every body, without those that only stand between the joints of one link."""
     carriers = {frame.body for frame in model.frames if frame.kind == "link"}
     carriers |= {shape.body for shape in model.geometries}
     found = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from adjoin.collision.self_collision import LeftOut, counted
 from adjoin.collision.terrain import Heightfield
 from adjoin.compiler.ir.program import TensorSpec
 from adjoin.compiler.runtime.bounded import BoundedCache
@@ -42,8 +43,9 @@ class Simulator:
             default `Newton()`, which steps as MuJoCo does, for a model from an MJCF file, and `PGS()` for others.
         pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: Pairs that do not touch.
-        self_collision: Whether shapes of one robot touch each other too; by default if the model is from an MJCF file,
-            which says what touches what.
+        self_collision: Whether shapes of one robot touch each other too; by default where contacts are a list. In a
+            model from an MJCF file all that it lets touch do. In others neighbors do not, nor shapes that overlap when
+            the robot is at rest, nor those that cannot meet within joint limits: see `left_out`.
         ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall, no shape
             is fixed to the world, and the model is not from an MJCF file, which has a floor of its own or none.
         terrain: Heights that take the place of that plane; by default those of the model. `params` may hold other
@@ -67,6 +69,8 @@ class Simulator:
         world: What is simulated: the traced step as an object.
         contact_names: The two shapes of each point of contact, or of each pair if contacts are a list; `Contacts.pair`
             says which of them a contact is of.
+        left_out: The pairs of shapes of one robot that do not touch although the model's filters let them, each with
+            its reason: "overlap at rest" or "out of reach".
     """
 
     def __init__(
@@ -143,6 +147,7 @@ class Simulator:
             f"  integrator: {world.integrator!r}",
             f"  contacts: {len(self.contact_names)} {'pairs' if world.listed else 'points'}"
             + (f", {pairs}{more}" if pairs else ""),
+            *([f"  left out: {counted(self.left_out)}; see left_out"] if self.left_out else []),
             f"  rows: {world.row_count} of {'other constraints' if world.listed else 'contacts and other constraints'}",
             f"  kernels: {', '.join(self._kernel_names()) or 'none yet; the first call traces and compiles'}",
         ]
@@ -157,6 +162,11 @@ class Simulator:
             name = str(key[0] if isinstance(key, tuple) else key)
             names[name] = names.get(name, False) or compiled
         return [f"{name} ({'compiled' if compiled else 'traced'})" for name, compiled in names.items()]
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Return the pairs of shapes of one robot that do not touch, each with its reason."""
+        return self.world.left_out
 
     @property
     def model(self) -> Model:

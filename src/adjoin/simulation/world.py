@@ -20,6 +20,7 @@ from adjoin.collision import pairs as collision_pairs
 from adjoin.collision.contact_list import Candidates
 from adjoin.collision.narrow_phase import has_closed_form
 from adjoin.collision.pairs import Pair
+from adjoin.collision.self_collision import LeftOut, prune
 from adjoin.collision.terrain import KINDS, Heightfield, OnTerrain
 from adjoin.compiler.ir.graph import Graph, tracing
 from adjoin.compiler.ir.kinds import TABLE
@@ -38,7 +39,7 @@ from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
-from adjoin.simulation.integrators import SemiImplicit
+from adjoin.simulation.integrators import RK4, SemiImplicit
 from adjoin.simulation.runge_kutta import ConstrainedRK4
 from adjoin.simulation.sensors import sensors  # noqa: F401
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW, UNPHYSICAL
@@ -88,6 +89,7 @@ class World:
             touch, where the solver can do either; None for whichever is faster.
         residual: What the model lacks: a traced function of what a step has and of named tensors, that returns
             additions by name: "force", nv generalized forces, or any parameter in its shape.
+        left_out: Pairs of shapes of one robot that do not touch, by the rules of `collision.self_collision`.
     """
 
     model: Model
@@ -101,6 +103,7 @@ class World:
     max_contacts: int | None = None
     as_list: bool | None = None
     residual: Residual | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
     @classmethod
     def of(
@@ -129,9 +132,14 @@ class World:
             added = terrain is not None and not own
             ground = (floating and loose and unsaid and _would_touch(model, pairs)) or added
         model = with_ground(model) if ground else model
-        candidates, untested = collision_pairs.pairs(
-            model, pairs, ignore, from_mjcf if self_collision is None else self_collision
-        )
+        options.setdefault("integrator", INTEGRATORS[model.integrator])
+        options.setdefault("contact", Newton() if from_mjcf else PGS())
+        if self_collision is None:
+            self_collision = from_mjcf or _can_list(terrain, **options)
+        candidates, untested = collision_pairs.pairs(model, pairs, ignore, self_collision)
+        left_out: list[LeftOut] = []
+        if pairs is None and self_collision and not from_mjcf:
+            candidates, left_out = prune(model, candidates, options.get("limits", True))
         if untested:
             warn_caller(
                 AdjoinWarning(
@@ -143,9 +151,7 @@ class World:
             place = model.geometry_index(own[0] if own else GROUND)
             candidates = [pair.swapped() if pair.first == place else pair for pair in candidates]
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, place, pairs is not None)]
-        options.setdefault("integrator", INTEGRATORS[model.integrator])
-        options.setdefault("contact", Newton() if from_mjcf else PGS())
-        world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, **options)
+        world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, left_out=tuple(left_out), **options)
         if getattr(world.contact, "time_of_impact", False) and (
             world.as_list or not isinstance(world.integrator, SemiImplicit)
         ):
@@ -507,6 +513,17 @@ class Plant:
 def is_listed(solver: object) -> bool:
     """Whether a solver takes contacts as a list."""
     return hasattr(solver, "solve_listed") and not getattr(solver, "time_of_impact", False)
+
+
+def _can_list(
+    terrain: Heightfield | None, contact: object, integrator: Integrator, as_list: bool | None = None, **_: Any
+) -> bool:
+    """Whether steps may have contacts, as a list: without rows for every point that could touch."""
+    return (
+        is_listed(contact)
+        and not isinstance(integrator, RK4)
+        and (as_list or _only_lists(contact) or (as_list is None and terrain is None))
+    )
 
 
 def _only_lists(solver: object) -> bool:
