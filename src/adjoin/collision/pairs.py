@@ -121,7 +121,7 @@ def _apart(model: Model, place: tuple[int, int]) -> bool:
 
 
 def strangers(model: Model, place: tuple[int, int]) -> bool:
-    """Return whether the shapes are not parts of one robot; where the model does not say so, not on one tree of bodies."""
+    """Return whether shapes are not parts of one robot; where the model does not say so, not on one tree of bodies."""
     trees = model.trees
     first, second = (trees.get(model.geometries[index].link, "") for index in place)
     if first and second:

@@ -49,23 +49,21 @@ def out_of_reach(model: Model, pairs: Sequence[Pair]) -> list[Pair]:
 
     Args:
         model: The robots.
-        pairs: Shapes that may be pruned; planes, and bodies that move freely against each other, always meet.
+        pairs: Shapes, no planes among them; bodies that move freely against each other always meet.
     """
     shapes = model.geometries
+    covers = {index: _cover(shapes[index]) for index in sorted({index for pair in pairs for index in pair.shapes})}
     by_body: dict[int, list[int]] = {}
-    for index in sorted({index for pair in pairs for index in (pair.first, pair.second)}):
-        by_body.setdefault(shapes[index].body, []).append(index)
-    covers = {index: _cover(shapes[index]) for own in by_body.values() for index in own if shapes[index].kind != "plane"}
-    first: dict[int, int] = {}  # ball of each shape among those of its body
-    for own in by_body.values():
-        start = 0
-        for index in own:
-            first[index] = start
-            start += len(covers[index].radii[0]) if index in covers else 0
+    places: dict[int, slice] = {}  # of the balls of each shape among those of its body
+    for index, cover in covers.items():
+        own = by_body.setdefault(shapes[index].body, [])
+        first = places[own[-1]].stop if own else 0
+        places[index] = slice(first, first + cover.radii.shape[1])
+        own.append(index)
 
     @cache
     def seen_from(body: int, top: int) -> Balls | None:
-        own = [covers[index] for index in by_body[body] if index in covers]
+        own = [covers[index] for index in by_body[body]]
         balls = Balls(np.concatenate([c.centers for c in own], 1), np.concatenate([c.radii for c in own], 1))
         path = model_path(model, body)
         path = path[: path.index(top)] if top != WORLD else path
@@ -92,14 +90,10 @@ def out_of_reach(model: Model, pairs: Sequence[Pair]) -> list[Pair]:
 
     found = []
     for pair in pairs:
-        i, j = pair.first, pair.second
-        if i not in covers or j not in covers:
-            continue
+        i, j = pair.shapes
         gap = gaps(shapes[i].body, shapes[j].body)
-        if gap is not None:
-            own = [slice(first[k], first[k] + covers[k].radii.shape[1]) for k in (i, j)]
-            if gap[own[0], own[1]].min() > pair.margin + APART:
-                found.append(pair)
+        if gap is not None and gap[places[i], places[j]].min() > pair.margin + APART:
+            found.append(pair)
     return found
 
 
