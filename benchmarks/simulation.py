@@ -1,6 +1,6 @@
 """Contact simulation and its gradient: robots on their feet, time, memory and compile time beside peers.
 
-    python benchmarks/simulation.py [--sections cpu,calls,paper,memory,gpu,compile,start] [--quick] [--json]
+    python benchmarks/simulation.py [--sections cpu,calls,contacts,paper,memory,gpu,compile,start] [--quick] [--json]
                                     [--out FILE] [--mjx PYTHON]
 
 cpu      one core: a Laikago in float64, 4096 of them in float32, and whether time a step grows with their number
@@ -8,6 +8,8 @@ paper    tables 1 to 3 and figures 3 and 8 of Qiao et al., Efficient Differentia
          (ICML 2021): one Laikago and ten, 50 to 5,000 steps, beside what they print, our interpreter under PyTorch's
          autograd, MuJoCo (forward only), and MJX where `--mjx` names a Python that has it
 calls    single calls of two links at batch 1: a step, a step and its gradient, a rollout besides its steps
+contacts what pairs cost that do not touch, one core: self-collision over none where no link touches another, and 100
+         spheres of which 4 touch the ground over 4 that all do
 memory   peak memory of a gradient of 5,000 steps
 gpu      steps a second of the Go2 and the Ant
 compile  seconds from a model to the results of a step and its gradient, in a process that has compiled nothing
@@ -46,7 +48,7 @@ from adjoin.compiler.runtime.interpreter import interpret
 
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would make a cold compile warm
 
-SECTIONS = ("cpu", "calls", "paper", "memory", "gpu", "compile", "start")
+SECTIONS = ("cpu", "calls", "contacts", "paper", "memory", "gpu", "compile", "start")
 BATCH = 4096
 BATCHES = tuple(1 << k for k in range(12, 19))
 DT = 1e-3
@@ -241,6 +243,68 @@ def calls(report: Report, arguments: Namespace) -> None:
     besides = one - (many - one) / (steps - 1)
     report.add("two links, batch 1, a rollout besides its steps", besides * 1e6, "us", 25.0)
     torch.set_num_threads(THREADS)
+
+
+def contacts(report: Report, arguments: Namespace) -> None:
+    """What pairs cost that are near nothing, with the solvers whose gradients cost what touches."""
+    torch.set_num_threads(1)
+    solvers = {"PGS Implicit": adjoin.PGS(adjoint=ADJOINTS["Implicit"]), "Newton": adjoin.Newton()}
+    works = [("f64", 1, 200), ("f32", 1024, 10)]
+    for robot in ("laikago",) if arguments.quick else ("laikago", "go2", "g1"):
+        for name, solver in list(solvers.items())[: 1 if arguments.quick else 2]:
+            model = load(robot)
+            sims = [adjoin.Simulator(model, DT, solver, self_collision=own) for own in (False, True)]
+            pairs = [len(sim.contact_names) for sim in sims]
+            note = f"{pairs[1]} pairs over {pairs[0]}; {len(sims[1].left_out)} left out"
+            for label, batch, steps in works:
+                runs = [rollout(sim, robot, batch, steps, DTYPES[label]) for sim in sims]
+                title = f"self-collision over none, {robot}, {name}, {label}, batch {batch}"
+                ratios(report, title, runs, 1.3, note, 3 if arguments.quick else 8)
+    for name, solver in list(solvers.items())[: 1 if arguments.quick else 2]:
+        sims = [adjoin.Simulator(spheres(count), DT, solver, ground=True) for count in (4, 100)]
+        for label, batch, steps in works:
+            runs = [falling(sim, batch, steps, DTYPES[label]) for sim in sims]
+            title = f"4 of 100 spheres touch over 4 of 4, {name}, {label}, batch {batch}"
+            ratios(report, title, runs, 2.0, "", 3 if arguments.quick else 8)
+    torch.set_num_threads(THREADS)
+
+
+def ratios(report: Report, title: str, runs: list[Run], bar: float, note: str, rounds: int) -> None:
+    """The time of the second run over that of the first, forward and backward."""
+    tasks = [task for run in runs for task in run[:2]]
+    times = [min(x) for x in in_turn(*tasks, rounds=rounds)]
+    for way, first, second in (("forward", 0, 2), ("backward", 1, 3)):
+        report.add(f"{title}, {way}", times[second] / times[first], "", bar, note=note)
+    report.save()
+
+
+def spheres(count: int) -> adjoin.Model:
+    """A plate with so many spheres, of which four are feet."""
+    places = [(x, y, 0.0) for x in (-0.5, 0.5) for y in (-0.5, 0.5)]
+    places += [(0.1 * (k % 10), 0.1 * (k // 10), 0.2) for k in range(count - 4)]
+    shapes = [
+        adjoin.Geometry(f"sphere{k}", "sphere", 0, "plate", (0.04, 0.0, 0.0), place) for k, place in enumerate(places)
+    ]
+    body = adjoin.Body("plate", -1, adjoin.Joint("free", "free"), mass=1.0, inertia=(0.1, 0.0, 0.0, 0.1, 0.0, 0.2))
+    return adjoin.Model(f"plate{count}", (body,), (adjoin.Frame("plate", 0),), tuple(shapes))
+
+
+def falling(sim: adjoin.Simulator, batch: int, steps: int, dtype: torch.dtype) -> Run:
+    """Plates that rest on their feet."""
+    state = sim.drop(batch=batch, dtype=dtype)
+    q = state.q.clone().requires_grad_()
+
+    def forward() -> Any:
+        return sim.rollout(state.replace(q=q), steps=steps)
+
+    path = forward()
+    assert (path.status == 0).all()
+    seeds = [torch.ones_like(path.q), torch.ones_like(path.v)]
+
+    def gradient(path: Any, again: bool) -> Any:
+        return torch.autograd.grad([path.q, path.v], [q], seeds, retain_graph=again)
+
+    return Run(forward, lambda: gradient(path, True), lambda: gradient(forward(), False))
 
 
 def mujoco_peer() -> Any:
@@ -622,7 +686,7 @@ def main() -> None:
     beside = " --mjx PYTHON" if arguments.mjx else ""
     report.tables["command"] = f"python benchmarks/simulation.py --sections {','.join(arguments.sections)}{beside}"
     sections = {
-        "cpu": cpu, "calls": calls, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times,
+        "cpu": cpu, "calls": calls, "contacts": contacts, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times,
         "start": starts,
     }  # fmt: skip
     for name in arguments.sections:
