@@ -686,8 +686,8 @@ def main() -> None:
     beside = " --mjx PYTHON" if arguments.mjx else ""
     report.tables["command"] = f"python benchmarks/simulation.py --sections {','.join(arguments.sections)}{beside}"
     sections = {
-        "cpu": cpu, "calls": calls, "contacts": contacts, "paper": paper, "memory": memory, "gpu": gpu, "compile": compile_times,
-        "start": starts,
+        "cpu": cpu, "calls": calls, "contacts": contacts, "paper": paper, "memory": memory, "gpu": gpu,
+        "compile": compile_times, "start": starts,
     }  # fmt: skip
     for name in arguments.sections:
         report.section = name
