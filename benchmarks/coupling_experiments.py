@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from report import panel
 
 import adjoin
 from adjoin.continuum import BodyState, Checkpoints, Collider, Solid, SolidMaterial, box_mesh
@@ -111,6 +112,11 @@ def panda(quick: bool, device: str) -> Iterator[dict[str, Any]]:
         "at_most": 2.0,
     }
     yield {"name": "panda: seconds", "value": time.perf_counter() - begin, "unit": "s"}
+    with torch.no_grad():
+        starts = {"first": (torch.tensor(0.0195).double(), torch.tensor(0.15).double()), "found": (aim, height)}
+        paths = {name: scene.run(*choice, keep=20).body.x[..., 2].mean(-1) for name, choice in starts.items()}
+    lines = {name: (20 * DT * torch.arange(len(z)), z) for name, z in paths.items()}
+    yield {"table": {"panels": [panel("a Panda lifts a soft cube", "s", "height of the cube, m", **lines)]}}
 
 
 def identify(scene: Lift, aim: torch.Tensor, height: torch.Tensor, seed: int = 0) -> float:

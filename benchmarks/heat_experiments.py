@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from report import panel
 
 from adjoin.continuum import Checkpoints, ConjugateGradients, Heat, HeatMaterial, ImplicitHeat, Laser, box_mesh
 
@@ -90,7 +91,10 @@ def laser(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"name": "laser: an iteration", "value": each, "unit": "s", "peer": ("Mozaffar", "17-20 minutes")}
     yield {"name": "laser: a step, forward and backward", "value": 1e3 * each / steps, "unit": "ms"}
     assert powers is not None
-    yield {"table": {"errors": errors, "power": powers[::100].tolist(), "wanted": wanted[::100].tolist()}}
+    seconds, lines = heat.dt * torch.arange(steps), {"found": powers.cpu(), "wanted": wanted.cpu()}
+    learned = panel("laser: error of the history", "iteration", "K", error=(range(len(errors)), errors))
+    power = panel("laser: power", "s", "W", **{name: (seconds, values) for name, values in lines.items()})
+    yield {"table": {"panels": [learned, power]}}
 
 
 def speed(quick: bool, device: str) -> Iterator[dict[str, Any]]:
@@ -165,7 +169,8 @@ def treatment(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     with torch.no_grad():
         final = held(duration)
         scan = torch.arange(5.0, 0.5 * steps, 5.0, dtype=torch.float64, device=device)
-        shortest = next((d.item() for d in scan if held(d) >= wish), float("nan"))
+        times = [held(d).item() for d in scan]
+        shortest = next((d.item() for d, time in zip(scan, times, strict=True) if time >= wish), float("nan"))
     yield {
         "name": "treatment: time held, wanted exactly",
         "value": abs(final.item() - wish),
@@ -175,6 +180,8 @@ def treatment(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"name": "treatment: duration found", "value": duration.item(), "unit": "s"}
     beyond = abs(shortest - duration.item())
     yield {"name": "treatment: beside a search of all durations by 5 s", "value": beyond, "unit": "s", "at_most": 5.0}
+    lines = {"search": (scan.tolist(), times), "found": ([duration.item()], [final.item()])}
+    yield {"table": {"panels": [panel("heat treatment", "s, the furnace is on", "s above 800 K", **lines)]}}
 
 
 def _with_ambient(heat: Heat, start: torch.Tensor, ambient: torch.Tensor) -> torch.Tensor:
@@ -222,16 +229,22 @@ def identification(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     logarithm = torch.log(true * torch.tensor([0.6, 1.4, 1.5, 0.7], **place)).requires_grad_()
     optimizer = torch.optim.LBFGS([logarithm], max_iter=60, line_search_fn="strong_wolfe", tolerance_change=1e-12)
 
+    seen: list[torch.Tensor] = []
+
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
+        seen.append(torch.exp(logarithm.detach()) / true)
         loss = (readings(torch.exp(logarithm)) - measured).square().mean()
         loss.backward()
         return loss
 
     optimizer.step(closure)  # pyright: ignore[reportArgumentType]
     error = (torch.exp(logarithm.detach()) / true - 1.0).abs() * 100
-    for name, value in zip(("conductivity", "specific heat", "convection", "power"), error.tolist(), strict=True):
+    names, ratios = ("conductivity", "specific heat", "convection", "power"), torch.stack(seen).T.cpu()
+    for name, value in zip(names, error.tolist(), strict=True):
         yield {"name": f"identification: {name}", "value": value, "unit": "%", "at_most": 1.0}
+    lines = {name: (range(len(seen)), values) for name, values in zip(names, ratios, strict=True)}
+    yield {"table": {"panels": [panel("identification of heat", "evaluation", "of the truth", **lines)]}}
 
 
 def steady(quick: bool, device: str) -> Iterator[dict[str, Any]]:
@@ -270,3 +283,7 @@ def steady(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     rise = (temperature - 300.0).mean()
     error = abs((gradient.sum() / -rise - 1.0).item())
     yield {"name": "steady: gradient beside the exact sum", "value": error, "unit": "", "at_most": 1e-5}
+    axis = torch.tensor((abs(mesh.nodes[:, :2] - 0.5) < 1e-9).all(1))
+    height, along = torch.tensor(mesh.nodes)[axis, 2], temperature.detach().cpu()[axis]
+    line = panel("steady: along the middle axis", "m", "mK above 300 K", temperature=(height, 1e3 * (along - 300.0)))
+    yield {"table": {"panels": [line]}}

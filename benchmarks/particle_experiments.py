@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from report import panel
 
 from adjoin.continuum import Checkpoints, ParticleMaterial, Particles
 
@@ -101,7 +102,8 @@ def walker(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"name": "walker: an iteration", "value": each, "unit": "s", "peer": peer, **bar}
     each = sorted(unsorted)[len(unsorted) // 4]
     yield {"name": "walker: an iteration with atomic sums", "value": each, "unit": "s", "peer": peer}
-    yield {"table": {"losses": losses, "seconds": seconds}}
+    curve = panel("soft walker", "iteration", "loss, m", loss=(range(len(losses)), losses))
+    yield {"table": {"panels": [curve], "seconds": [round(x, 4) for x in seconds]}}
 
 
 def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
@@ -121,7 +123,8 @@ def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"name": "walker3d: distance learned", "value": losses[0] - losses[-1], "unit": "m", **bar}
     each = sorted(seconds)[len(seconds) // 4]
     yield {"name": f"walker3d: an iteration of {steps} steps", "value": each, "unit": "s"}
-    yield {"table": {"losses": losses, "seconds": seconds}}
+    curve = panel("soft walker in 3D", "iteration", "loss, m", loss=(range(len(losses)), losses))
+    yield {"table": {"panels": [curve], "seconds": [round(x, 4) for x in seconds]}}
     if device == "cpu" and not quick and importlib.util.find_spec("taichi"):
         yield from _beside_taichi(world, x, muscle_of, volume)
 

@@ -110,6 +110,12 @@ def tables(found: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield stem if stem.endswith(device) else f"{stem}_{device}", device, result[f"table_{device}"]
 
 
+def curves(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The panels of curves of all sections; see `report.panel`."""
+    parts = [part for part in result.values() if isinstance(part, dict)]
+    return [panel for part in parts for panel in part.get("panels", [])]
+
+
 def pictures(found: dict[str, Any]) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Every picture: its name, and what draws it into a file."""
     for name, _, table in tables(found):
@@ -117,6 +123,8 @@ def pictures(found: dict[str, Any]) -> Iterator[tuple[str, Callable[[Path], None
     for stem, result in found.items():
         if "paper" in result:
             yield f"{stem}_paper", partial(draw_paper, result["paper"])
+        if panels := curves(result):
+            yield f"{stem}_curves", partial(draw_curves, panels)
 
 
 def page(name: str, found: dict[str, Any]) -> str:
@@ -140,6 +148,8 @@ def page(name: str, found: dict[str, Any]) -> str:
             parts.append(peer_table(result["ant_peers"]))
         if "paper" in result:
             parts.append(paper_tables(f"{stem}_paper", result["paper"]))
+        if curves(result):
+            parts.append(f"![Curves of the experiments]({stem}_curves.svg)\n")
     return "\n".join(parts)
 
 
@@ -274,6 +284,21 @@ def draw(table: dict[str, Any], path: Path) -> None:
         panels[-1].legend(frameon=False, loc="center", labelcolor=GRAY)
         figure.supxlabel("batch", fontsize=9, color=GRAY)
         figure.supylabel("ns a robot", fontsize=9, color=GRAY)
+
+
+def draw_curves(curves: list[dict[str, Any]], path: Path) -> None:
+    """One panel an experiment; a single point is a mark."""
+    with sheet(path, max(len(curves), 2)) as (_, panels):
+        for panel, curve in zip(panels, curves, strict=False):
+            for color, (name, (x, y)) in zip(COLORS, curve["lines"].items(), strict=False):
+                panel.plot(x, y, "-" if len(x) > 1 else "o", color=color, lw=1.2, ms=5, label=name)
+            panel.set_title(curve["title"], fontsize=9)
+            panel.set_xlabel(curve["x"], fontsize=8)
+            panel.set_ylabel(curve["y"], fontsize=8)
+            if len(curve["lines"]) > 1:
+                panel.legend(frameon=False, labelcolor=GRAY, fontsize=7)
+        for panel in panels[len(curves) :]:
+            panel.axis("off")
 
 
 def draw_paper(paper: dict[str, Any], path: Path) -> None:

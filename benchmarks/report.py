@@ -185,6 +185,15 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+def panel(title: str, x: str, y: str, **lines: tuple[Any, Any]) -> dict[str, Any]:
+    """A part of a picture for {"table": {"panels": [...]}}: the labels of its axes, and x and y of each line."""
+
+    def thin(values: Any) -> list[float]:
+        return [float(value) for value in values[:: max(1, len(values) // 100)]]
+
+    return {"title": title, "x": x, "y": y, "lines": {name: [thin(a), thin(b)] for name, (a, b) in lines.items()}}
+
+
 def run_sections(
     name: str,
     description: str | None,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from report import panel
 
 from adjoin.continuum import BodyState, Checkpoints, Solid, SolidMaterial, box_mesh
 from adjoin.control import pareto_front
@@ -56,4 +57,7 @@ def pareto(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"name": "pareto: material of the stiffest", "value": 100 * ends[0, 1].item(), "unit": "%"}
     yield {"name": "pareto: material of the lightest", "value": 100 * ends[1, 1].item(), "unit": "%"}
     yield {"name": "pareto: seconds", "value": time.perf_counter() - begin, "unit": "s"}
-    yield {"table": {"values": front.values.tolist()}}
+    sag, filled = front.values[front.values[:, 0].argsort()].cpu().T
+    yield {
+        "table": {"panels": [panel("stiffness against mass", "mm of sag", "% of material", front=(sag, 100 * filled))]}
+    }

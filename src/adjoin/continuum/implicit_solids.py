@@ -17,6 +17,7 @@ from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum import colliders as contact
+from adjoin.continuum import tendons
 from adjoin.continuum.bodies import BodyState, body_inputs
 from adjoin.continuum.colliders import MOTION, Collider, Motion
 from adjoin.continuum.implicit import ConjugateGradients, solve
@@ -35,6 +36,7 @@ class ImplicitSolid:
         dt: s, of a step; infinite for equilibrium.
         muscles: how many groups of fibers there are.
         colliders: rigid shapes that push.
+        tendons: cables that pull: the nodes that each runs through, in order.
         solver: of the linear equations.
         newton: iterations of Newton's method at most.
         slip: speed from which on friction is nearly that of Coulomb, m/s.
@@ -45,12 +47,14 @@ class ImplicitSolid:
     dt: float = math.inf
     muscles: int = 0
     colliders: tuple[Collider, ...] = ()
+    tendons: tuple[tuple[int, ...], ...] = ()
     solver: ConjugateGradients = field(default_factory=ConjugateGradients)
     newton: int = 40
     slip: float = 1e-3
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
+        tendons.check(self.tendons, len(self.mesh.nodes))
         if not (self.dt > 0 and self.slip > 0):
             raise InputError(f"implicit solid: dt and slip must be positive, got {self.dt} and {self.slip}")
 
@@ -66,6 +70,7 @@ class ImplicitSolid:
         activation: torch.Tensor | None = None,
         fibers: torch.Tensor | None = None,
         *,
+        tension: torch.Tensor | None = None,
         steps: int = 1,
         fixed: torch.Tensor | None = None,
         motion: Motion | None = None,
@@ -81,12 +86,17 @@ class ImplicitSolid:
             if activation is None or fibers is None:
                 raise InputError("implicit solid: a rollout with muscles needs their activation and fibers")
             parameters["fibers"], steps = fibers, len(activation)
+        if self.tendons:
+            tension, parameters["tendon_of"] = tendons.inputs(self.tendons, tension, state.x)
+            steps = len(tension)
         moving = contact.controls(self.colliders, motion, steps, state.x)
         kept, wrenches = [state], []
         for step in range(steps):
             now = parameters | {name: values[step] for name, values in moving.items()}
             if self.muscles and activation is not None:
                 now["activation"] = activation[step]
+            if self.tendons and tension is not None:
+                now["tension"] = tension[step]
             now |= {"before": state.x, "velocity": state.v}
             guess = state.x + self.dt * state.v if self.dt < math.inf else state.x
             unknown = solve(self, guess.flatten(-2), now)
@@ -124,6 +134,15 @@ class ImplicitSolid:
                 strain |= {"activation": Read("activation"), "fibers": Read("fibers")}
             balance = {name: Read(name) for name in (*vectors[:-1], "mass", "free", "gravity", "drag")}
             balance["force"] = Read("force", "corners")
+            connections = [Connection("corners", "elements", "nodes", corners)]
+            sizes, tables = {"nodes": len(mesh.nodes), "elements": len(mesh.elements)}, {"corners": mesh.elements}
+            segments = tendons.reads()
+            if self.tendons:
+                fields += tendons.fields(self.tendons, "parameter")
+                balance["pull"] = Read("pull", tendons.ENDS)
+                connections.append(tendons.connection())
+                tables[tendons.ENDS] = tendons.table(self.tendons)
+                sizes[tendons.SEGMENTS] = len(tables[tendons.ENDS])
             if self.colliders:
                 count = len(self.colliders)
                 fields += [Field(name, None, (count, *shape), "parameter") for name, shape in MOTION.items()]
@@ -134,13 +153,14 @@ class ImplicitSolid:
                 fields.append(Field("direction", "nodes", (3,), "parameter"))
                 strain |= {"direction": Read("direction", "corners"), "free": Read("free", "corners")}
                 balance["direction"] = Read("direction")
-            stages = [
-                Stage("strain", "elements", self._strain_linear if linear else self._strain, strain),
-                Stage("balance", "nodes", self._balance_linear if linear else self._balance, balance),
-            ]
-            sequence = StepSequence(fields, [Connection("corners", "elements", "nodes", corners)], stages)
-            sizes = {"nodes": len(mesh.nodes), "elements": len(mesh.elements)}
-            self._cache[linear] = StepRunner(sequence, sizes, {"corners": mesh.elements})
+                segments |= {"direction": Read("direction", tendons.ENDS), "free": Read("free", tendons.ENDS)}
+            stages = [Stage("strain", "elements", self._strain_linear if linear else self._strain, strain)]
+            if self.tendons:
+                pull = _pull_linear if linear else tendons.pull
+                stages.append(Stage("tendons", tendons.SEGMENTS, pull, segments))
+            stages.append(Stage("balance", "nodes", self._balance_linear if linear else self._balance, balance))
+            sequence = StepSequence(fields, connections, stages)
+            self._cache[linear] = StepRunner(sequence, sizes, tables)
         return self._cache[linear]
 
     def _strain(self, **element: Any) -> dict[str, Any]:
@@ -162,8 +182,9 @@ class ImplicitSolid:
 
     def _balance(
         self, x: Any, before: Any, velocity: Any, load: Any, mass: Any, free: Any, gravity: Any, drag: Any, force: Any,
-        **motion: Any,
+        pull: Any = 0.0, **motion: Any,
     ) -> dict[str, Any]:  # fmt: skip
+        force = force + pull
         pushed, wrench = self._contact(x, before, motion)
         residual = self._inertia(mass, drag) * (x - before) - (force + load + mass * gravity + pushed)
         if self.dt < math.inf:
@@ -172,10 +193,19 @@ class ImplicitSolid:
         return result if wrench is None else result | {"wrench": wrench}
 
     def _balance_linear(
-        self, x: Any, before: Any, mass: Any, free: Any, drag: Any, force: Any, direction: Any, **rest: Any
+        self,
+        x: Any,
+        before: Any,
+        mass: Any,
+        free: Any,
+        drag: Any,
+        force: Any,
+        direction: Any,
+        pull: Any = 0.0,
+        **rest: Any,
     ) -> dict[str, Any]:
         inertia = self._inertia(mass, drag)
-        product = inertia * direction - force
+        product = inertia * direction - force - pull
         touching = 0.0
         if self.colliders:
             motion = {name: rest[name] for name in MOTION}
@@ -212,6 +242,11 @@ class ImplicitSolid:
         diagonal = torch.where(given["free"] > 0, own + 0.5 * elastic, torch.ones_like(own))
         diagonal = diagonal[..., None].expand(x.shape).flatten(-2)
         return (lambda d: apply(d.reshape(x.shape))["result"][..., :3].flatten(-2)), diagonal
+
+
+def _pull_linear(x: Any, direction: Any, free: Any, **rest: Any) -> dict[str, Any]:
+    force = tendons.pull(x, **rest)["pull"]
+    return {"pull": _along(force, x, direction * free[:, None], rest)}
 
 
 def _along(values: Any, x: Any, direction: Any, constants: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
+from adjoin.continuum import tendons
 from adjoin.continuum.bodies import BodyState, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients, sum_at_nodes
@@ -67,6 +68,7 @@ class Solid:
         dt: s, of a step.
         muscles: how many groups of fibers there are.
         colliders: rigid shapes that push.
+        tendons: cables that pull: the nodes that each runs through, in order.
         atomic: contributions are added by atomic operations, in any order: the last bits differ from run to run.
     """
 
@@ -75,10 +77,12 @@ class Solid:
     dt: float
     muscles: int = 0
     colliders: tuple[Collider, ...] = ()
+    tendons: tuple[tuple[int, ...], ...] = ()
     atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
+        tendons.check(self.tendons, len(self.mesh.nodes))
         if not 0 < self.dt <= self.stable_dt:
             raise InputError(
                 f"solid: dt {self.dt:g} is beyond stability; the largest stable one is {self.stable_dt:.3g}"
@@ -105,6 +109,7 @@ class Solid:
         activation: torch.Tensor | None = None,
         fibers: torch.Tensor | None = None,
         *,
+        tension: torch.Tensor | None = None,
         steps: int | None = None,
         fixed: torch.Tensor | None = None,
         motion: Motion | None = None,
@@ -120,7 +125,8 @@ class Solid:
             activation: tension of each muscle in each step, (steps, *batch, muscles), Pa.
             fibers: direction of each muscle in each element times how much of the element belongs to it,
                 (elements, muscles, 3).
-            steps: how many, if neither muscles nor colliders say.
+            tension: of each tendon in each step, (steps, *batch, tendons), N, at least 0.
+            steps: how many, if neither muscles, tendons nor colliders say.
             fixed: nodes that do not move, (nodes,), bool.
             motion: of the colliders; by default they rest at the origin.
             params: "shear" and "first" (Lamé's parameters), for all or each element, (*batch, elements); "load" on
@@ -129,7 +135,7 @@ class Solid:
             keep: return states at the start and after every so many steps; by default only the last.
             checkpoints: what to keep for the gradient.
         """
-        inputs = self.inputs(state, activation, fibers, fixed=fixed, params=params, nodes=nodes)
+        inputs = self.inputs(state, activation, fibers, tension=tension, fixed=fixed, params=params, nodes=nodes)
         return run_body(self._runner(), inputs, self.colliders, motion, steps, keep, checkpoints)
 
     def inputs(
@@ -138,6 +144,7 @@ class Solid:
         activation: torch.Tensor | None = None,
         fibers: torch.Tensor | None = None,
         *,
+        tension: torch.Tensor | None = None,
         fixed: torch.Tensor | None = None,
         params: Mapping[str, torch.Tensor] | None = None,
         nodes: torch.Tensor | None = None,
@@ -150,6 +157,9 @@ class Solid:
             if activation is None or fibers is None:
                 raise InputError("solid: a rollout with muscles needs their activation and fibers")
             inputs.controls["activation"], inputs.parameters["fibers"] = activation, fibers
+        if self.tendons:
+            pulling, owner = tendons.inputs(self.tendons, tension, state.x)
+            inputs.controls["tension"], inputs.parameters["tendon_of"] = pulling, owner
         return inputs
 
     def result(self, states: Mapping[str, torch.Tensor]) -> BodyState:
@@ -182,13 +192,18 @@ class Solid:
             fields.append(Field("activation", None, (self.muscles,), "control"))
             fields.append(Field("fibers", "elements", (self.muscles, 3), "parameter"))
             reads |= {"activation": Read("activation"), "fibers": Read("fibers")}
-        stages = [
-            Stage("strain", "elements", self._forces, reads),
-            move_stage(self.colliders, self.dt, {"force": "corners"}, linked),
-        ]
+        stages = [Stage("strain", "elements", self._forces, reads)]
         connections = [Connection("corners", "elements", "nodes", corners, atomic=self.atomic)]
         sizes = {"nodes": len(self.mesh.nodes), "elements": len(self.mesh.elements)}
-        return StepParts(fields, connections, [*stages], sizes, {"corners": self.mesh.elements}, "nodes")
+        tables, forces = {"corners": self.mesh.elements}, {"force": "corners"}
+        if self.tendons:
+            fields += tendons.fields(self.tendons, "control")
+            stages.append(Stage("tendons", tendons.SEGMENTS, tendons.pull, tendons.reads()))
+            connections.append(tendons.connection(self.atomic))
+            tables[tendons.ENDS], forces["pull"] = tendons.table(self.tendons), tendons.ENDS
+            sizes[tendons.SEGMENTS] = len(tables[tendons.ENDS])
+        stages.append(move_stage(self.colliders, self.dt, forces, linked))
+        return StepParts(fields, connections, [*stages], sizes, tables, "nodes")
 
     def _forces(self, **element: Any) -> dict[str, Any]:
         return {"force": element_forces(self.mesh, self.material.kind, self.muscles, **element)}
