@@ -2,10 +2,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from places import GROUND, cloud, deepest, random_size, random_turn, shape, theirs
 
 from adjoin.collision.narrow_phase import points
-from adjoin.collision.plane import UPRIGHT
+from adjoin.collision.plane import UPRIGHT, cylinder_plane_triangle_at, search_cylinder_plane_triangle
 from adjoin.collision.shape import Shape
 from adjoin.spatial.rotation import from_rpy
 from adjoin.spatial.vector import IDENTITY, ZERO
@@ -111,3 +112,22 @@ def test_an_ellipsoid_with_equal_radii_is_a_sphere():
     other = deepest(standing("sphere", 0.15, (0.1, 0.0, 0.0), rotation))
     assert one.distance == pytest.approx(other.distance)
     assert one.position == pytest.approx(other.position)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1e-5, 0.3, 1.5])
+def test_the_triangle_under_a_cylinder_has_the_derivatives_of_its_points(tilt):
+    def found(angle, features=None):
+        turned = from_rpy(angle, 0.2 * angle, 0.0)
+        can = Shape("cylinder", (0.1, 0.2, 0.0), (turned, (0.0, 0.0, 0.21)))
+        candidates = search_cylinder_plane_triangle(can, GROUND)
+        features = features or [candidate.feature for candidate in candidates]
+        at = [cylinder_plane_triangle_at(can, GROUND, feature) for feature in features]
+        return features, at
+
+    features, _ = found(tilt)
+    angle = torch.tensor(tilt, dtype=torch.float64, requires_grad=True)
+    for number, point in enumerate(found(angle, features)[1]):
+        for read in (lambda p: p.distance, lambda p: p.position[1]):
+            (slope,) = torch.autograd.grad(read(point), angle, retain_graph=True)
+            ahead, behind = (read(found(tilt + d, features)[1][number]) for d in (1e-7, -1e-7))
+            assert slope == pytest.approx((ahead - behind) / 2e-7, abs=1e-6)

@@ -22,6 +22,8 @@ import adjoin
 from adjoin.errors import ModelError, ModelWarning
 
 RESULTS = Path(__file__).with_name("load_rates.json")
+COUNTS = ("files", "loaded", "without_a_word", "same_size")
+"""What is counted; of the same size are those with as many degrees of freedom, joints that mimic others included."""
 MAX_FILES = 1500
 """Of a collection; larger ones are thinned out evenly."""
 
@@ -56,19 +58,20 @@ def survey(folder: Path) -> dict[str, dict]:
         if not nv:
             continue
         kind = "URDF" if path.suffix == ".urdf" else "MJCF"
-        counts = out.setdefault(kind, {"files": 0, "loaded": 0, "without_a_word": 0, "seconds": [], "failed": {}})
+        counts = out.setdefault(kind, {**dict.fromkeys(COUNTS, 0), "seconds": [], "failed": {}})
         counts["files"] += 1
         begin = time.process_time()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ModelWarning)
             try:
-                adjoin.load(path)
+                model = adjoin.load(path)
             except ModelError as error:
                 counts["failed"][str(path.relative_to(folder))] = error.problem
                 continue
         counts["seconds"].append((time.process_time() - begin, theirs))
         counts["loaded"] += 1
         counts["without_a_word"] += not caught
+        counts["same_size"] += sum(joint.type.nv for joint in model.joints) == nv
     for counts in out.values():
         ours, theirs = np.array(counts.pop("seconds")).reshape(-1, 2).T
         counts["milliseconds"] = [round(1e3 * float(np.median(x)), 1) for x in (ours, theirs)] if len(ours) else [0, 0]

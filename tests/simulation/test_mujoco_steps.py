@@ -4,12 +4,12 @@ meshes on a plane."""
 import warnings
 
 import mujoco_models
+import mujoco_tables
 import numpy as np
 import pytest
 import torch
 
 import adjoin
-from adjoin.compiler.runtime import backend, interpreter
 from adjoin.errors import InsideGroundWarning
 
 ROBOT = """
@@ -100,9 +100,7 @@ def rocks():
     """
 
 
-def test_a_mesh_rests_on_a_plane_where_mujocos_does(monkeypatch):
-    monkeypatch.setattr(backend, "_registered", {})
-    backend.register("cpu", interpreter)  # quicker than to compile what runs once
+def test_a_mesh_rests_on_a_plane_where_mujocos_does():
     model, sim = mujoco_models.engines(rocks())
     counts = []
 
@@ -111,9 +109,26 @@ def test_a_mesh_rests_on_a_plane_where_mujocos_does(monkeypatch):
             counts.append(data.ncon)
             yield data
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), mujoco_tables.interpreted():
         warnings.simplefilter("ignore", InsideGroundWarning)
         state, _, (q, v, _) = mujoco_models.states_of(sim, model, states())
+        after = sim.step(state)
     assert max(counts) >= 5
-    after = sim.step(state)
     assert max((after.q - q).abs().max(), (after.v - v).abs().max()) < 1e-9 * (v - state.v).abs().max()
+
+
+CYLINDERS = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 0.199"><freejoint/><geom type="cylinder" size="0.1 0.2" margin="0.02"/></body>
+    <body pos="1 0 0.099" euler="90 0 0"><freejoint/><geom type="cylinder" size="0.1 0.2"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02])
+def test_a_cylinder_touches_a_plane_where_mujocos_does(spread):
+    with mujoco_tables.interpreted():
+        assert mujoco_models.difference(CYLINDERS, count=8, spread=spread, speed=0.3) < 1e-9

@@ -11,7 +11,7 @@ has is in the same order whatever its neighbors have, and adds exact zeros elsew
 on theirs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol
@@ -88,7 +88,12 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, model: Model, pairs: Sequence[Pair], max_contacts: int | None = None, terrain: int | None = None
+        cls,
+        model: Model,
+        pairs: Sequence[Pair],
+        max_contacts: int | None = None,
+        terrain: int | None = None,
+        phases: Mapping[tuple[str, str], NarrowPhase] = NARROW_PHASE,
     ) -> "Candidates":
         """Order the pairs of a model.
 
@@ -97,6 +102,7 @@ class Candidates:
             pairs: the shapes that can touch.
             max_contacts: how many contacts an environment may have; by default what a robot and loose bodies need.
             terrain: the shape that terrain takes the place of.
+            phases: how pairs of kinds are tested.
         """
         by_kinds: dict[tuple[str, str], list[Pair]] = {}
         for pair in pairs:
@@ -109,7 +115,7 @@ class Candidates:
         # Sweeps visit what rests on planes last, as what carries the others.
         for kinds in sorted(NARROW_PHASE, key=lambda kinds: kinds[1] in ("plane", "terrain")):
             if kinds in by_kinds:
-                groups.append(Group(NARROW_PHASE[kinds], kinds, len(ordered), len(by_kinds[kinds])))
+                groups.append(Group(phases[kinds], kinds, len(ordered), len(by_kinds[kinds])))
                 ordered += by_kinds[kinds]
         room = 32 + 4 * len(model.bodies) if max_contacts is None else max_contacts
         found = cls(model, tuple(ordered), tuple(groups), room)

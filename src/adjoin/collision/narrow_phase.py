@@ -16,12 +16,14 @@ from adjoin.collision.plane import (
     capsule_plane_at,
     cylinder_plane,
     cylinder_plane_at,
+    cylinder_plane_triangle_at,
     ellipsoid_plane,
     hull_plane,
     hull_plane_at,
     search_box_plane,
     search_capsule_plane,
     search_cylinder_plane,
+    search_cylinder_plane_triangle,
     search_hull_plane,
     sphere_plane,
 )
@@ -157,6 +159,13 @@ NARROW_PHASE: dict[tuple[str, str], NarrowPhase] = {
     **{(kind, "terrain"): NarrowPhase(search_terrain, terrain_point_at, _TERRAIN[kind]) for kind in KINDS},
 }
 """How kinds of shapes are tested, in one order each."""
+
+
+MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
+    **NARROW_PHASE,
+    ("cylinder", "plane"): NarrowPhase(search_cylinder_plane_triangle, cylinder_plane_triangle_at, 4),
+}
+"""How they are tested for MuJoCo's model of contact: by as many points, which are MuJoCo's."""
 
 
 CLASHES = ("plane", "terrain")

@@ -165,6 +165,38 @@ def cylinder_plane_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
     return on_surface(height(b, at), at, b.axis)
 
 
+def search_cylinder_plane_triangle(a: Shape, b: Shape) -> list[Candidate]:
+    """MuJoCo's points: the lowest of either end, and two more that make a triangle with that of the lower end.
+
+    The feature is the end, 1 or -1, the direction from the axis to the lowest point in the cylinder's frame, and which
+    corner of the triangle it is: 0, 1 or -1.
+    """
+    direction = vector.apply_transposed(a.pose[0], vector.negate(b.axis))
+    square = direction[0] * direction[0] + direction[1] * direction[1]
+    upright = square < 1e-30
+    length = sqrt(select(upright, 1.0, square))
+    lowest = select(upright, 1.0, direction[0] / length), select(upright, 0.0, direction[1] / length)
+    end = select(direction[2] < 0.0, -1.0, 1.0)
+    features = [(side, *lowest, corner) for side, corner in ((end, 0.0), (-end, 0.0), (end, 1.0), (end, -1.0))]
+    return [Candidate(cylinder_plane_triangle_at(a, b, feature).distance, feature) for feature in features]
+
+
+def cylinder_plane_triangle_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
+    """One point of either end. Near upright the directions are those of the feature, so that its place is smooth."""
+    end, cosine, sine, corner = feature
+    x, y, _ = vector.transpose(a.pose[0])
+    outwards = vector.subtract(vector.scale(vector.dot(b.axis, a.axis), a.axis), b.axis)
+    square = vector.dot(outwards, outwards)
+    tilted = square > UPRIGHT * UPRIGHT
+    known = vector.add(vector.scale(cosine, x), vector.scale(sine, y))
+    direction = choose(tilted, vector.scale(1.0 / sqrt(select(tilted, square, 1.0)), outwards), known)
+    across = vector.scale(0.5 * math.sqrt(3.0) * corner, vector.cross(direction, a.axis))
+    spoke = choose(corner == 0.0, direction, vector.subtract(across, vector.scale(0.5, direction)))
+    at = vector.add(vector.scale(end * a.half, a.axis), vector.scale(a.radius, spoke))
+    at = vector.add(a.center, at)
+    return on_surface(height(b, at), at, b.axis)
+
+
 def ellipsoid_plane(a: Shape, b: Shape) -> list[Point]:
     """One point: the lowest, where the outward normal is the plane's reversed."""
     slopes = vector.apply_transposed(a.pose[0], b.axis)

@@ -45,6 +45,8 @@ def find(mujoco: Any, m: Compiled, refused: Mapping[int, str]) -> list[str]:
         add(f"actuators with {reason}", "ACTUATOR", [i for i, other in refused.items() if other == reason])
     if int(m.opt.enableflags) & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
         out.append("contact override (option flag)")
+    if m.opt.noslip_iterations:
+        out.append("iterations against slip (noslip_iterations, option)")
     if m.is_off("REFSAFE"):
         out.append("time constants below two time steps (refsafe, option flag)")
     return out

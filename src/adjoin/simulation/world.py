@@ -18,7 +18,7 @@ import torch
 
 from adjoin.collision import pairs as collision_pairs
 from adjoin.collision.contact_list import Candidates
-from adjoin.collision.narrow_phase import has_closed_form
+from adjoin.collision.narrow_phase import MUJOCO_PHASE, NARROW_PHASE, has_closed_form
 from adjoin.collision.pairs import Pair
 from adjoin.collision.self_collision import LeftOut, prune
 from adjoin.collision.terrain import KINDS, Heightfield, OnTerrain
@@ -190,7 +190,8 @@ class World:
     @cached_property
     def candidates(self) -> Candidates:
         """Return the pairs that can touch, as the list of contacts has them."""
-        return Candidates.of(self.model, self.pairs, self.max_contacts, self.terrain_shape)
+        phases = MUJOCO_PHASE if isinstance(self.contact, Newton) else NARROW_PHASE
+        return Candidates.of(self.model, self.pairs, self.max_contacts, self.terrain_shape, phases)
 
     @property
     def terrain_shape(self) -> int | None:
