@@ -11,6 +11,7 @@ from test_mjcf_mujoco import placed, poses, same
 
 import adjoin
 from adjoin.errors import ModelError, ModelWarning
+from adjoin.simulation.actuation import effort_of
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -259,3 +260,25 @@ def test_models_in_other_files_are_bounded(tmp_path):
 def test_pixels_of_a_camera_that_no_sensor_reads_ask_for_nothing():
     camera = '<camera name="c" resolution="3840 2160"/>'
     assert adjoin.load(wrap(f"<body><joint/>{GEOM}{camera}</body>")).nv == 1
+
+
+def test_groups_of_actuators_that_are_disabled_do_not_act_as_in_mujoco():
+    text = wrap(
+        f'<body><joint name="j"/>{GEOM}</body>',
+        '<option actuatorgroupdisable="2"/>',
+        '<actuator><motor joint="j" group="2" gear="5"/><motor joint="j" group="1"/></actuator>',
+    )
+    model = adjoin.load(text)
+    assert [actuator.enabled for actuator in model.actuators] == [0, 1]
+    m = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(m)
+    data.ctrl[:] = 1.0
+    mujoco.mj_forward(m, data)
+    state, _ = adjoin.World.of(model, 1e-3, pairs=[], contact=adjoin.Newton()).plant([1.0, 1.0]).at([0.0], [0.0])
+    assert effort_of(state, [1.0, 1.0], [], 1e-3).actuated == data.qfrc_actuator.tolist() == [1.0]
+
+
+def test_iterations_against_slip_are_named():
+    text = wrap(f"<body><joint/>{GEOM}</body>", '<option noslip_iterations="3"/>')
+    with pytest.warns(ModelWarning, match=r"iterations against slip \(noslip_iterations, option\); left out"):
+        adjoin.load(text)

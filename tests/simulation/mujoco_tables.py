@@ -6,7 +6,7 @@
 Quantities are computed over Python floats, and with --steps one step with contact from each of a few states on the way
 of a fall by the reference interpreter, so that nothing is compiled. With --heights, how high the first floating body is
 within a second from the first key frame is compared too, by a compiled kernel. Both are for models with at most so many
-degrees of freedom, and as long as a file takes no more time than given. Meshes touch as exact hulls.
+degrees of freedom, and as long as a file takes no more processor time than given. Meshes touch as exact hulls.
 """
 
 import argparse
@@ -209,15 +209,15 @@ def compare(path, m, options):
 
 
 def within(seconds, compare, path):
-    """What a comparison finds, or None if it takes longer."""
-    signal.alarm(seconds)
+    """What a comparison finds, or None if it takes more processor time."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return compare(path)
     except TimeoutError:
         print(f"{path}: takes too long", file=sys.stderr, flush=True)
         return None
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 BARS = {"step": ENOUGH_STEP, "height": ENOUGH_HEIGHT}
@@ -245,7 +245,7 @@ def main(arguments):
     parser.add_argument("--seconds", type=int, default=0, help="how long steps of a file may take; 0 for any time")
     parser.add_argument("--json", type=Path, help="adds the results to this file")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGALRM, _give_up)
+    signal.signal(signal.SIGPROF, _give_up)
     print("| collection | files | quantities agree | steps | agree | heights | agree |\n|---|---|---|---|---|---|---|")
     for folder in options.folders:
         results = {}

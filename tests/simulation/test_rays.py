@@ -1,6 +1,8 @@
 """Rays meet shapes, meshes and terrain where they are, many at once and with gradients."""
 
 import mujoco
+import mujoco_models
+import mujoco_tables
 import numpy as np
 import torch
 
@@ -99,3 +101,37 @@ def ground(terrain, places):
     h = terrain.heights
     low = h[j, i] * (1 - s) + h[j, i + 1] * s
     return low * (1 - t) + (h[j + 1, i] * (1 - s) + h[j + 1, i + 1] * s) * t
+
+
+FIELD = """
+<mujoco>
+  <asset><hfield name="hills" nrow="3" ncol="7" size="1.5 1 0.5 0.1" elevation="{}"/></asset>
+  <worldbody>
+    <geom type="hfield" hfield="hills" pos="0.2 0.1 0.05"/>
+    <body name="drone" pos="0 0 1.2">
+      <freejoint/><geom type="box" size="0.1 0.1 0.02" mass="1"/>
+      <site name="down" euler="180 0 0"/><site name="ahead" euler="160 25 0"/><site name="aside" euler="200 -20 0"/>
+    </body>
+  </worldbody>
+  <sensor><rangefinder site="down"/><rangefinder site="ahead"/><rangefinder site="aside"/></sensor>
+</mujoco>
+"""
+
+
+def test_rays_meet_the_height_field_of_a_file():
+    # Heights along x only: then MuJoCo's triangles and cells that are bilinear are the same ground.
+    text = FIELD.format(" ".join(["0 0.6 0.2 1 0.4 0.1 0.8"] * 3))
+    model, sim = mujoco_models.engines(text)
+    expected = []
+
+    def states():
+        for data in mujoco_models.random_states(model, 12, spread=0.1):
+            expected.append(data.sensordata.copy())
+            yield data
+
+    with mujoco_tables.interpreted():
+        state, _, _ = mujoco_models.states_of(sim, model, states())
+        measured = sim.rollout(state, steps=1, outputs=["sensors"]).outputs["sensors"][0]
+    assert min(x.min() for x in expected) > 0.1
+    assert np.std(expected) > 0.05
+    torch.testing.assert_close(measured, torch.tensor(np.array(expected)), rtol=0.0, atol=1e-6)

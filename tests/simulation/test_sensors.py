@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import mujoco_models
+import mujoco_tables
 import numpy as np
 import pytest
 import torch
@@ -162,3 +163,47 @@ def test_readings_arrive_late_and_with_noise():
     assert torch.equal(slope[98:101], torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]], dtype=torch.float64))
     with pytest.raises(adjoin.errors.InputError, match="the sensors of 'two_link' have 2"):
         adjoin.measure(model, true[:, :1], 0.01)
+
+
+TOUCHING = """
+<mujoco>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1"/>
+    <body name="crate" pos="0 0 0.098"><freejoint/><geom name="crate" type="box" size="0.1 0.1 0.1"/>
+      <body name="lid" pos="0 0 0.15"><joint type="ball"/><geom name="lid" type="sphere" size="0.04"/></body>
+    </body>
+    <body name="ball" pos="0.195 0 0.1"><freejoint/><geom name="ball" type="sphere" size="0.1"/></body>
+  </worldbody>
+  <sensor>
+    <contact geom1="crate" geom2="floor" num="2" data="found dist pos normal" reduce="mindist"/>
+    <contact subtree1="crate" body2="world" data="found force pos" reduce="netforce"/>
+    <contact body1="ball" num="3" data="found dist normal" reduce="maxforce"/>
+    <contact body1="world" subtree2="ball" data="found force" reduce="netforce"/>
+    <contact geom1="lid" num="2" data="found dist"/>
+  </sensor>
+</mujoco>
+"""
+
+
+def test_contacts_are_measured_as_mujocos():
+    model, sim = mujoco_models.engines(TOUCHING)
+    expected = []
+
+    def states():
+        for data in mujoco_models.random_states(model, 10, spread=0.004, speed=0.1):
+            expected.append(data.sensordata.copy())
+            yield data
+
+    with mujoco_tables.interpreted():
+        state, _, _ = mujoco_models.states_of(sim, model, states())
+        measured = sim.rollout(state, steps=1, outputs=["sensors"]).outputs["sensors"][0].numpy()
+    expected = np.array(expected)
+    assert expected.shape == measured.shape
+    for name, place in sim.model.sensor_slices.items():
+        scale = max(1.0, np.abs(expected[:, place]).max())
+        assert np.abs(measured[:, place] - expected[:, place]).max() < 1e-8 * scale, name
+    found = [place.start for place in sim.model.sensor_slices.values()]
+    assert (expected[:, found].max(0)[:4] > 0).all()
+    assert adjoin.load(adjoin.to_urdf(sim.model)).sensors == sim.model.sensors
+    with pytest.raises(ModelError, match="reduce must be 'netforce'"):
+        sim.model.with_sensor(adjoin.Sensor("s", "contact", "ball", data="force", slots=1))

@@ -7,7 +7,7 @@ import numpy as np
 
 from adjoin.io.mjcf_mechanism import Names, rotation_of
 from adjoin.model.joint import Mat3, Vec3
-from adjoin.model.sensor import SENSOR_SIZES, Sensor
+from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, Sensor
 from adjoin.spatial.inertia import Inertia, combined, transformed
 from adjoin.spatial.motion import transform_inverse, transform_multiply
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
@@ -61,6 +61,8 @@ class Sensors:
             common["delay"] = float(m.sensor_delay[i])
             if np.any(m.sensor_interval[i]):
                 return None
+        if kind == "contact":
+            return self._contact(i, name, common)
         if int(m.sensor_dim[i]) != SENSOR_SIZES[kind]:
             return None
         if kind in ON_JOINTS:
@@ -107,6 +109,54 @@ class Sensors:
             common |= {"reference": reference[0], "reference_position": reference[1]}
             common["reference_rotation"] = reference[2]
         return Sensor(name, kind, target, **common)
+
+    def _contact(self, i: int, name: str, common: dict[str, Any]) -> Sensor | None:
+        """Return a contact sensor; none where it measures or matches what is not supported."""
+        m = self.m
+        fields, reduce = (int(x) for x in m.sensor_intprm[i][:2])
+        kinds = self.mujoco.mjtConDataField.__members__
+        bits = {key.removeprefix("mjCONDATA_").lower(): int(bit) for key, bit in kinds.items()}
+        asked = [field for field, bit in bits.items() if fields >> bit & 1]
+        ends = (int(m.sensor_objtype[i]), int(m.sensor_objid[i])), (int(m.sensor_reftype[i]), int(m.sensor_refid[i]))
+        sides = [self._side(*end) for end in ends]
+        one = CONTACT_REDUCTIONS[reduce] == "netforce"
+        if not set(asked) <= set(CONTACT_FIELDS) or ("force" in asked and not one) or (one and "normal" in asked):
+            return None
+        if sides[0] == sides[1] or not sides[0] or sides[1] is None:
+            return None
+        size = sum(CONTACT_FIELDS[field] for field in asked)
+        return Sensor(
+            name,
+            "contact",
+            "\n".join(sides[0]),
+            reference="\n".join(sides[1]),
+            data=" ".join(field for field in CONTACT_FIELDS if field in asked),
+            reduce=CONTACT_REDUCTIONS[reduce],
+            slots=int(m.sensor_dim[i]) // size,
+            **{**common, "cutoff": 0.0},
+        )
+
+    def _side(self, kind: int, number: int) -> list[str] | None:
+        """Return the shapes of one side of a contact sensor: empty for any; None if some are left out."""
+        m, kinds = self.m, self.mujoco.mjtObj
+        if kind == int(kinds.mjOBJ_UNKNOWN):
+            return []
+        bodies = {number}
+        if kind == int(kinds.mjOBJ_XBODY):
+            for body in range(number + 1, m.nbody):
+                if int(m.body_parentid[body]) in bodies:
+                    bodies.add(body)
+        elif kind == int(kinds.mjOBJ_GEOM):
+            return self._shapes(kind, number) or None
+        elif kind != int(kinds.mjOBJ_BODY):
+            return None
+        touching = [g for g in range(m.ngeom) if int(m.geom_bodyid[g]) in bodies and self._touches(g)]
+        return [self.names.shapes[g] for g in touching] if all(g in self.names.shapes for g in touching) else None
+
+    def _touches(self, geom: int) -> bool:
+        m = self.m
+        paired = geom in m.pair_geom1 or geom in m.pair_geom2
+        return bool(m.geom_contype[geom] or m.geom_conaffinity[geom] or paired)
 
     def _zone(self, site: int) -> tuple[str, Vec3]:
         """Return the shape of a site and its size."""

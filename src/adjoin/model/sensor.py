@@ -39,6 +39,7 @@ SENSOR_SIZES: dict[str, int] = {
     "torque": 3,
     "rangefinder": 1,
     "rays": 0,
+    "contact": 0,
     "jointlimitpos": 1,
     "jointlimitvel": 1,
     "jointlimitfrc": 1,
@@ -53,7 +54,13 @@ SENSOR_SIZES: dict[str, int] = {
     "geomnormal": 3,
     "geomfromto": 6,
 }
-"""Kinds of sensors, by MuJoCo's names, and how many numbers each measures; "rays" has one a ray."""
+"""Kinds of sensors, by MuJoCo's names, and how many numbers each measures; "rays" has one a ray,
+"contact" has slots with the fields of its `data`."""
+
+CONTACT_FIELDS = {"found": 1, "force": 3, "dist": 1, "pos": 3, "normal": 3}
+"""What a contact sensor can measure, in this order, and how many numbers each is."""
+CONTACT_REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
+"""Which contacts a contact sensor measures: any, the deepest, those of the greatest force, or all as one."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,11 @@ class Sensor:
         rays: of a sensor of rays, where each begins and its unit direction, six numbers a ray, in the sensor's frame.
             They pass through the robot that carries the sensor. One that meets nothing measures -1.
         upright: 1 if rays turn with the sensor about the vertical only, as those of a height scan do.
+        data: of a contact sensor, what of `CONTACT_FIELDS` it measures, one after the other: how many contacts match,
+            the force on the second side, distance, position and normal from the first side to the second, all in
+            world axes. Target and reference are then names of shapes, one a line; no reference stands for any shape.
+        reduce: of a contact sensor, one of `CONTACT_REDUCTIONS`. Forces are measured as one only.
+        slots: of a contact sensor, how many contacts it measures; zeros follow where there are fewer.
         noise: standard deviation of what `adjoin.measure` adds to readings, in their unit.
         delay: how much later than they are true readings of `adjoin.measure` arrive, s.
     """
@@ -103,12 +115,17 @@ class Sensor:
     carried_inertia: tuple[float, ...] = ()
     rays: tuple[float, ...] = ()
     upright: int = 0
+    data: str = ""
+    reduce: str = "none"
+    slots: int = 0
     noise: float = 0.0
     delay: float = 0.0
 
     @property
     def count(self) -> int:
         """Return how many numbers it measures."""
+        if self.kind == "contact":
+            return self.slots * sum(CONTACT_FIELDS[field] for field in self.data.split())
         return SENSOR_SIZES[self.kind] or len(self.rays) // 6
 
     @classmethod

@@ -9,7 +9,7 @@ import numpy as np
 from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Geometry
-from adjoin.model.sensor import SENSOR_SIZES
+from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, Sensor
 from adjoin.spatial.vector import IDENTITY, cross, dot
 
 if TYPE_CHECKING:
@@ -370,6 +370,21 @@ def _equalities(model: "Model") -> None:
         _finite(subject, "coefficients", equality.coefficients, 5)
 
 
+def _contact_sensor(subject: Subject, sensor: Sensor) -> None:
+    """Raise if a contact sensor measures what it cannot."""
+    fields = sensor.data.split()
+    if not fields or fields != [field for field in CONTACT_FIELDS if field in fields]:
+        remedy = f"some of these, in this order: {' '.join(CONTACT_FIELDS)}"
+        raise ModelError(f"data is {sensor.data!r}", subject=subject, field="data", remedy=remedy)
+    if sensor.reduce not in CONTACT_REDUCTIONS:
+        remedy = f"it may be: {', '.join(CONTACT_REDUCTIONS)}"
+        raise ModelError(f"reduce is {sensor.reduce!r}", subject=subject, field="reduce", remedy=remedy)
+    if "force" in fields and sensor.reduce != "netforce":
+        raise ModelError("it measures forces", subject=subject, field="data", remedy="reduce must be 'netforce'")
+    if sensor.slots < 1:
+        raise ModelError(f"slots is {sensor.slots}", subject=subject, field="slots", remedy="it must be at least 1")
+
+
 def _sensors(model: "Model") -> None:
     frames = [frame.name for frame in model.frames]
     owners = {"joint": model.joints, "ball": model.joints, "tendon": model.tendons, "actuator": model.actuators}
@@ -380,7 +395,9 @@ def _sensors(model: "Model") -> None:
             raise ModelError(f"kind {sensor.kind!r} is unknown", subject=subject, field="kind", remedy=known)
         what = next((owner for owner in owners if sensor.kind.startswith(owner)), "frame")
         names = frames if what == "frame" else [item.name for item in owners[what]]
-        if sensor.kind.startswith("geom"):
+        if sensor.kind == "contact":
+            _contact_sensor(subject, sensor)
+        if sensor.kind.startswith("geom") or sensor.kind == "contact":
             what, names = "geometry", [shape.name for shape in model.geometries]
         if not sensor.kind.startswith("e_") and sensor.kind != "clock":
             for target in sensor.target.splitlines() or [""]:

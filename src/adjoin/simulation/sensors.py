@@ -21,6 +21,7 @@ from adjoin.dynamics.transmission import transmissions_of
 from adjoin.model.parts import WORLD
 from adjoin.model.sensor import Sensor
 from adjoin.simulation.constraint_forces import touching_forces
+from adjoin.simulation.contact_sensors import contact_readings
 from adjoin.simulation.euler import straight
 from adjoin.simulation.force_sensors import interaction, limit
 from adjoin.simulation.step import Step, array, step_value
@@ -339,7 +340,17 @@ def _inside(reading: Reading, sensor: Sensor) -> list[Scalar]:
 
 Kind = Callable[[Reading, Sensor], list[Scalar]]
 
-_UNIT = ("geomdist", "geomnormal", "geomfromto", "framequat", "ballquat", "framexaxis", "frameyaxis", "framezaxis")
+_UNIT = (
+    "contact",
+    "geomdist",
+    "geomnormal",
+    "geomfromto",
+    "framequat",
+    "ballquat",
+    "framexaxis",
+    "frameyaxis",
+    "framezaxis",
+)
 _KINDS: dict[str, Kind] = {
     "jointpos": lambda reading, sensor: reading.joint(sensor)[0],
     "jointvel": lambda reading, sensor: reading.joint(sensor)[1],
@@ -379,6 +390,7 @@ _KINDS: dict[str, Kind] = {
     "tendonlimitfrc": lambda reading, sensor: limit(reading, sensor, 2),
     "e_potential": lambda reading, _: [potential_energy_of(reading.state, springs=True)],
     "rangefinder": _range,
+    "contact": lambda reading, sensor: contact_readings(reading.step, sensor),
     "rays": _rays,
     "clock": lambda reading, _: list(reading.step.before["time"]),
     "insidesite": _inside,
