@@ -57,10 +57,24 @@ def test_the_distance_of_shapes_that_are_apart_is_coals_and_mujocos(kinds):
         assert distance[k] == pytest.approx(coal_distance(kinds, [part[k] for part in parts]), abs=1e-4)
 
 
+RIM = [
+    (-0.07064285710308499, 0.13090737097270905, 0.07080802498817845),
+    (0.5707628080776529, 0.46859881173540346, 0.669800621257729, -0.07753772190515296),
+    (0.06653830966808212, 0.19945082659102442, 0.0),
+    (-0.18345871276573544, -0.2347720834823397, -0.17573332012471843),
+    (0.21745049643139452, 0.7118624204166601, 0.01947487644449955, -0.6675237113299765),
+    (0.0, 0.0, 0.0),
+]
+"""A rim of a cylinder next to an edge of the hull, where the search for the normal ends 1e-3 rad beside that edge."""
+
+
 @every_pair
 def test_derivatives_are_those_of_finite_differences(kinds):
     """Of distance, position and normal, to positions, rotations and sizes, wherever they are smooth."""
-    parts = [part.requires_grad_() for part in sample(kinds, COUNT, seed=3)]
+    parts = sample(kinds, COUNT, seed=3)
+    if kinds == ("cylinder", "hull"):
+        parts = [torch.cat([part, part.new_tensor([one])]) for part, one in zip(parts, RIM, strict=True)]
+    parts = [part.requires_grad_() for part in parts]
     generator = torch.Generator().manual_seed(4)
     moves = []
     for part in parts:

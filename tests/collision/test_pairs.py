@@ -232,6 +232,23 @@ def test_what_cannot_be_chosen_says_why():
         pairs(model, ignored=["ball"])
 
 
+def test_a_pair_of_kinds_that_cannot_be_tested_is_named_with_those_that_can():
+    body = adjoin.Body("tray", -1, adjoin.Joint("free", "free"), mass=1.0, inertia=(1.0, 0.0, 0.0, 1.0, 0.0, 1.0))
+    frames = (adjoin.Frame("floor", -1), adjoin.Frame("tray", 0))
+    planes = (adjoin.Geometry("floor", "plane", -1, "floor"), adjoin.Geometry("tray", "plane", 0, "tray"))
+    model = adjoin.Model("planes", (body,), frames, planes)
+    expected = r"'floor' is a plane and 'tray' a plane, which cannot be tested for contact; these can: sphere"
+    with pytest.raises(InputError, match=expected):
+        adjoin.Simulator(model, pairs=[("tray", "floor")])
+
+
+@pytest.mark.parametrize("contact", [adjoin.PGS(), adjoin.Newton(), adjoin.Compliant()])
+@pytest.mark.parametrize("capacity", [0, -1, 2.5, True])
+def test_a_capacity_that_holds_nothing_is_refused(contact, capacity):
+    with pytest.raises(InputError, match=rf"max_contacts must be a whole number of at least 1, got {capacity}"):
+        adjoin.Simulator(adjoin.robots.load("box"), 1e-3, contact, max_contacts=capacity)
+
+
 def test_a_pair_can_be_hashed():
     assert len({Pair(0, 1), Pair(0, 1), Pair(0, 2)}) == 2
 

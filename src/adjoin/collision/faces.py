@@ -17,6 +17,9 @@ TILT = 0.02
 KINK = 5e-3
 """The sine of the angle from a face's normal, or an edge's cross section, up to which a normal may be tied to it."""
 
+NEXT = 1.5e-3
+"""The sine of the angle off a normal at which other vertices of a hull are looked for that it may be tied to: more than
+the search for the greatest gap leaves, since the gap is nearly level there."""
 
 EVEN = 1e-5
 """How far vertices of one face are off its plane at most, in terms of its length."""
@@ -107,7 +110,7 @@ def _hull(core: Core, d: Vector3) -> Feature:
     s = vector.add(vector.scale(math.cos(0.4), x), vector.scale(math.sin(0.4), y))
     t = vector.cross(d, s)
     around = (s, t, vector.negate(s), vector.negate(t))
-    tilts = (0.1 * KINK, TILT)
+    tilts = (NEXT, TILT)
     found = _furthest(core, d, [(tilt, axis) for tilt in tilts for axis in around])
     ends = [_ends(part) for part in (found[:4], found[4:])]
     aside = [unit(vector.cross(d, vector.subtract(end, begin)))[0] for begin, end in ends]
