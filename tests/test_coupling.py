@@ -8,7 +8,7 @@ import torch
 import adjoin
 from adjoin.continuum import Checkpoints, Collider, Motion, ParticleMaterial, Particles, Solid, SolidMaterial, box_mesh
 from adjoin.coupling import CoupledWorld, Link
-from adjoin.errors import InputError, ModelError
+from adjoin.errors import CompileError, InputError, ModelError
 
 DT = 5e-4
 
@@ -155,3 +155,12 @@ def test_what_is_wrong_is_named():
         CoupledWorld(adjoin.Simulator(sim.model, dt=1e-3), solid, [Link("bar")])
     with pytest.raises(InputError, match="needs controls or steps"):
         CoupledWorld(sim, solid, [Link("bar")]).rollout(sim.state(dtype=torch.float64), solid.state())
+
+
+def test_a_robot_with_too_many_pairs_is_told_what_helps():
+    ground = Collider(stiffness=400.0)
+    solid = Solid(box_mesh((1, 1, 1), (0.04, 0.04, 0.04)), SolidMaterial(), 5e-4, colliders=(ground,))
+    sim = adjoin.Simulator(adjoin.robots.load("panda"), dt=5e-4, ground=False)
+    world = CoupledWorld(sim, solid, [Link()])
+    with pytest.raises(CompileError, match="give its Simulator self_collision=False, or the pairs that matter"):
+        world.rollout(sim.state(dtype=torch.float64), solid.state(), steps=1)

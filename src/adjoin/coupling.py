@@ -25,7 +25,7 @@ from adjoin.continuum.solids import Solid
 from adjoin.continuum.step_parts import StepParts
 from adjoin.dynamics.kinematics import frame_velocity_of
 from adjoin.dynamics.state import State
-from adjoin.errors import InputError
+from adjoin.errors import CompileError, InputError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 
@@ -133,9 +133,15 @@ class CoupledWorld:
         parameters = inputs.parameters | {f"robot_{name}": value for name, value in passed.items()}
         streams = inputs.controls | ({"robot_control": controls} if world.model.nu else {})
         runner = self._runner(x.shape[-2], tuple(passed))
-        found, outputs = runner.rollout(
-            states, parameters, streams, steps=len(controls), keep=keep, checkpoints=checkpoints
-        )
+        try:
+            found, outputs = runner.rollout(
+                states, parameters, streams, steps=len(controls), keep=keep, checkpoints=checkpoints
+            )
+        except CompileError as error:
+            raise CompileError(
+                f"{error}; the robot of a coupled world can have few pairs of shapes: give its Simulator "
+                "self_collision=False, or the pairs that matter as pairs="
+            ) from error
         lead = len(batch) + (keep is not None)
         carried = {name: found.pop(f"robot_{name}").squeeze(lead) for name in world.carry}
         state = SimulatorState(carried.pop("q"), carried.pop("v"), carried, robot.start)
