@@ -59,6 +59,20 @@ def test_the_page_asks_nothing_of_other_machines_and_has_no_errors(browser, page
     assert browser.complaints == []
 
 
+def test_another_page_cannot_talk_to_the_viewer(browser):
+    with Viewer(adjoin.robots.load("two_link"), port=0) as viewer:
+        address = viewer.url.replace("http://", "ws://")
+        for page, answer in (("data:text/html,<title>foreign</title>", "refused"), (viewer.url + COARSE, "open")):
+            browser.open(page)
+            browser.wait(lambda: browser.run("document.readyState") == "complete")
+            browser.run(
+                f"answer = ''; viewer = new WebSocket('{address}', ['viser-v' + 0]);"
+                "viewer.onopen = () => answer = 'open'; viewer.onerror = () => answer ||= 'refused'"
+            )
+            assert browser.wait(lambda: browser.run("answer")) == answer
+        browser.open("about:blank")
+
+
 def test_a_recording_plays_from_a_file(browser, tmp_path):
     model = adjoin.robots.load("two_link")
     swing = torch.sin(torch.linspace(0.0, 2.0 * math.pi, 200))[:, None] * torch.tensor([1.0, -0.7])
