@@ -40,7 +40,8 @@ class Simulator:
         model: The robot or robots.
         dt: The time step, s; by default the one of the model's file, or 1 ms.
         contact: How contacts and other constraints are solved: `PGS(...)`, `Newton(...)` or `Compliant(...)`; by
-            default `Newton()`, which steps as MuJoCo does, for a model from an MJCF file, and `PGS()` for others.
+            default `Newton()`, which steps as MuJoCo does, for a model from an MJCF file, and `PGS()` for others, with
+            more sweeps and a warm start where loose things of different masses can touch.
         pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: Pairs that do not touch.
         self_collision: Whether shapes of one robot touch each other too; by default where contacts are a list. In a

@@ -39,6 +39,7 @@ from adjoin.model import parameters
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
+from adjoin.simulation.default_solver import default_solver
 from adjoin.simulation.integrators import RK4, SemiImplicit
 from adjoin.simulation.runge_kutta import ConstrainedRK4
 from adjoin.simulation.sensors import sensors  # noqa: F401
@@ -133,6 +134,7 @@ class World:
             ground = (floating and loose and unsaid and _would_touch(model, pairs)) or added
         model = with_ground(model) if ground else model
         options.setdefault("integrator", INTEGRATORS[model.integrator])
+        chosen = "contact" in options
         options.setdefault("contact", Newton() if from_mjcf else PGS())
         if self_collision is None:
             self_collision = from_mjcf or _can_list(terrain, **options)
@@ -151,6 +153,8 @@ class World:
             place = model.geometry_index(own[0] if own else GROUND)
             candidates = [pair.swapped() if pair.first == place else pair for pair in candidates]
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, place, pairs is not None)]
+        if not chosen:
+            options["contact"] = default_solver(model, candidates)
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, left_out=tuple(left_out), **options)
         if getattr(world.contact, "time_of_impact", False) and (
             world.as_list or not isinstance(world.integrator, SemiImplicit)
