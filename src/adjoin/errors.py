@@ -229,12 +229,18 @@ class ModelWarning(AdjoinWarning):
 
 
 def warn_caller(warning: Warning) -> None:
-    """Issue a warning that points at the line of the program that called this library."""
+    """Issue a warning that points at the line of the program that called this library, maybe through torch."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(_PACKAGE) or frame.f_globals.get("__name__", "").startswith("torch.")
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level)
 
 
 class InsideGroundWarning(AdjoinWarning):
     """A state begins inside the ground, which will throw it out."""
+
+
+class UnsettledWarning(AdjoinWarning):
+    """A gradient was taken by the implicit adjoint through solves that had not converged."""

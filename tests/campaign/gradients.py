@@ -4,9 +4,10 @@
 
 Each robot is simulated with the defaults, in float64. From rest: it was set down in its home and settled for half a
 second. From a fall: it begins up to 1 cm above the ground, turned at random, its joints moving, and falls at 1 m/s, so
-that it lands within the rollout; a robot with a fixed base only moves. The gradient of a random weighting of the last state to the first velocity is compared with central differences, as the length of the error over
-that of the differences; of steps of two sizes the better one for each environment, since across a change of contact a
-difference says nothing.
+that it lands within the rollout; a robot with a fixed base only moves. The gradient of a random weighting of the last
+state to the first velocity is compared with central differences, as the length of the error over that of the
+differences; of steps of two sizes the better one for each environment, since across a change of contact a difference
+says nothing.
 """
 
 import argparse

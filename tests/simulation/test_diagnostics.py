@@ -1,5 +1,6 @@
 import functools
 import sys
+import warnings
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from worlds import UPRIGHT, frictions, hinge, nothing, tensor
 import adjoin
 from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.pgs import PGS
-from adjoin.errors import InputError
+from adjoin.errors import InputError, UnsettledWarning
 from adjoin.simulation.integrators import RK4
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.step import STAGES
@@ -231,3 +232,41 @@ def test_a_loss_is_one_number(bad):
     sim = ball(PGS())
     with pytest.raises(InputError, match="the loss must be one number that depends on the trajectory"):
         sim.diagnose(sim.state(*thrown([0.005])), nothing(5), bad)
+
+
+def dropped(contact):
+    """A simulator of a box, and a state of one that slides on its face and one that falls on an edge."""
+    sim = Simulator(adjoin.robots.load("box"), 1e-3, contact)
+    q = tensor(0.0, 0.0, 0.1, *UPRIGHT).repeat(2, 1)
+    q[1, 2:] = tensor(0.16, 0.92, 0.39, 0.0, 0.0)
+    return sim, sim.state(q, tensor(0.3, 0.0, -1.0, 0.5, 0.5, 0.0).repeat(2, 1))
+
+
+@pytest.mark.parametrize("call", ["step", "rollout"])
+def test_an_implicit_gradient_through_an_unsettled_solve_is_warned_of_once(call):
+    sim, state = dropped(PGS(iterations=2, adjoint=adjoin.ImplicitAdjoint()))
+
+    def backward():
+        start = state.replace(v=state.v.detach().requires_grad_())
+        last = sim.step(start) if call == "step" else sim.rollout(start, steps=30).last
+        last.v.sum().backward()
+
+    with torch.no_grad():
+        sim.step(state)
+    with pytest.warns(UnsettledWarning, match=r"in [12] of 2 environments.*UnrolledAdjoint") as said:
+        backward()
+    assert [warning.filename for warning in said] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        backward()
+
+
+@pytest.mark.parametrize(
+    "contact", [PGS(iterations=2), PGS(iterations=400, adjoint=adjoin.ImplicitAdjoint())], ids=["unrolled", "settled"]
+)
+def test_other_gradients_are_not_warned_of(contact):
+    sim, state = dropped(contact)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sim.step(state.replace(v=state.v.requires_grad_())).v.sum().backward()
+    assert not sim._convergence.pending

@@ -229,9 +229,7 @@ def test_a_box_stands_on_one_of_a_hundredth_of_its_mass_by_default():
 
 def test_a_box_stands_on_one_of_a_ten_thousandth_of_its_mass_with_the_sweeps_that_the_docs_say():
     model, start = pile(1e4)
-    sim = simulator(
-        model, 1e-3, [("light/box", "ground"), ("heavy/box", "light/box")], iterations=3000, warm=True
-    )
+    sim = simulator(model, 1e-3, [("light/box", "ground"), ("heavy/box", "light/box")], iterations=3000, warm=True)
     path = sim.rollout(sim.state(start), nothing(300))
     assert (path.q - start).abs().max() < 1e-3
 

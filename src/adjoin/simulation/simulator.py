@@ -24,6 +24,7 @@ from adjoin.model.model import Model
 from adjoin.simulation.arguments import Argument, Tensors, arguments, check_taken
 from adjoin.simulation.calls import CallArguments, KnownCall
 from adjoin.simulation.clearance import set_down
+from adjoin.simulation.convergence import ConvergenceCheck
 from adjoin.simulation.diagnostics import Diagnostics, diagnosed
 from adjoin.simulation.start import start_state, warn_if_inside_ground
 from adjoin.simulation.state import FINE, Contacts, SimulatorState, Trajectory
@@ -128,6 +129,7 @@ class Simulator:
         self.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in self.world.contact_pairs]
         self._kernels: BoundedCache[Any] = BoundedCache(256)
         self._calls: BoundedCache[KnownCall] = BoundedCache(256)
+        self._convergence = ConvergenceCheck(self.world)
 
     def with_contact(self, contact: Solver | ListedSolver) -> "Simulator":
         """Return a simulator of the same world in which contacts and other constraints are solved otherwise."""
@@ -136,6 +138,7 @@ class Simulator:
         shapes = self.model.geometries
         other.contact_names = [(shapes[p.first].name, shapes[p.second].name) for p in other.world.contact_pairs]
         other._kernels, other._calls = BoundedCache(256), BoundedCache(256)
+        other._convergence = ConvergenceCheck(other.world)
         return other
 
     def __repr__(self) -> str:
@@ -304,8 +307,11 @@ class Simulator:
             external: External forces: frame name -> (..., 6) [force; moment] at its origin, in world axes.
             tensors: Tensors that the residual takes by name, the same for the whole batch, or `PerEnvironment`.
         """
-        after = self._call("step", _stepped, state, control, params, external, tensors)
-        return _state(after, state)
+        after = _state(self._call("step", _stepped, state, control, params, external, tensors), state)
+        if self._convergence.pending:
+            given = (state, control, params, external, tensors)
+            self._convergence.at_backward([after.q, after.v], lambda: self._call("residual", _unsettled, *given)[None])
+        return after
 
     def contacts(
         self,
@@ -423,12 +429,14 @@ class Simulator:
             results = rollout.call_prepared(values)
             if results is not None:
                 states, arrays = rollout.by_name(results)
-                return trajectory(states, arrays, structure, len(states["q"]) - 1, state)
+                path = trajectory(states, arrays, structure, len(states["q"]) - 1, state)
+                return self._with_check(path, state, controls, params, steps, external, controller, outputs, tensors)
         call = self._prepare("rollout", state, controls, params, steps, external, controller, outputs, tensors)
         path = call.run(every, progress)
         if key is not None:
             self._calls.put(key, KnownCall.of(call.traced, self.world, call.inputs))
-        return path.replace(start=state.expand_start(path.q.shape[:-1]))
+        path = path.replace(start=state.expand_start(path.q.shape[:-1]))
+        return self._with_check(path, state, controls, params, steps, external, controller, outputs, tensors)
 
     def diagnose(
         self,
@@ -464,14 +472,32 @@ class Simulator:
             call = self._prepare("diagnose", start, controls, params, steps, external, controller, outputs, tensors)
             nudges = {name: x.new_zeros((call.steps, *x.shape)).requires_grad_() for name, x in (("q", q), ("v", v))}
             path = call.run(nudges=nudges)
-            with torch.no_grad():  # apart, so that one more output cannot change the bits of the steps
-                named = outputs if isinstance(outputs, Mapping) else dict(zip(outputs, outputs, strict=True))
-                wanted = {**named, "solver_residual": "solver_residual"}
-                solved = self._prepare(
-                    "diagnose", state, controls, params, steps, external, controller, wanted, tensors
-                ).run()
-            residual = solved.outputs["solver_residual"].detach()
+            residual = self._residuals(state, controls, params, steps, external, controller, outputs, tensors)
             return diagnosed(path, [q, v], list(nudges.values()), loss, residual)
+
+    @torch.no_grad()
+    def _residuals(
+        self,
+        state: SimulatorState,
+        controls: torch.Tensor | None,
+        params: Mapping[str, torch.Tensor] | None,
+        steps: int | None,
+        external: Mapping[str, torch.Tensor] | None,
+        controller: Callable[..., Any] | None,
+        outputs: Outputs,
+        tensors: Tensors | None,
+    ) -> torch.Tensor:
+        """How far the solves of a rollout got: apart, so that one more output cannot change the bits of its steps."""
+        named = outputs if isinstance(outputs, Mapping) else dict(zip(outputs, outputs, strict=True))
+        wanted = {**named, "solver_residual": "solver_residual"}
+        solved = self._prepare("residual", state, controls, params, steps, external, controller, wanted, tensors).run()
+        return solved.outputs["solver_residual"].detach()
+
+    def _with_check(self, path: Trajectory, *given: Any) -> Trajectory:
+        """The same, watched if no gradient was looked at yet."""
+        if self._convergence.pending:
+            self._convergence.at_backward([path.q, path.v], lambda: self._residuals(*given))
+        return path
 
     # Calls
 
@@ -606,6 +632,10 @@ def _stepped(world: World, plant: Plant, carry: Values) -> Values:
     after, _ = world.step(plant, carry)
     guard(after["status"] == float(FINE))
     return after
+
+
+def _unsettled(world: World, plant: Plant, carry: Values) -> Any:
+    return world.step(plant, carry)[1]["solver_residual"]
 
 
 def _touched(world: World, plant: Plant, carry: Values) -> Contacts:
