@@ -125,6 +125,8 @@ def pictures(found: dict[str, Any]) -> Iterator[tuple[str, Callable[[Path], None
             yield f"{stem}_paper", partial(draw_paper, result["paper"])
         if panels := curves(result):
             yield f"{stem}_curves", partial(draw_curves, panels)
+        if rates := solved_starts(result["figures"]):
+            yield f"{stem}_rates", partial(draw_rates, rates)
 
 
 def page(name: str, found: dict[str, Any]) -> str:
@@ -150,6 +152,8 @@ def page(name: str, found: dict[str, Any]) -> str:
             parts.append(paper_tables(f"{stem}_paper", result["paper"]))
         if curves(result):
             parts.append(f"![Curves of the experiments]({stem}_curves.svg)\n")
+        if solved_starts(result["figures"]):
+            parts.append(f"![Starts that are solved, by task and method]({stem}_rates.svg)\n")
     return "\n".join(parts)
 
 
@@ -324,6 +328,30 @@ def draw_paper(paper: dict[str, Any], path: Path) -> None:
         handles, labels = panels[5].get_legend_handles_labels()
         unique = dict(zip(labels, handles, strict=True))
         panels[5].legend(unique.values(), unique.keys(), frameon=False, loc="center", labelcolor=GRAY, fontsize=8)
+
+
+def solved_starts(figures: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
+    """Of the contact tasks, the share of starts that are solved, %: kind of starts -> task -> method -> share."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, figure in figures.items():
+        if match := re.fullmatch(r"(.+), (random starts|zero): solved by (.+)", name):
+            task, starts, method = match.groups()
+            found.setdefault(starts, {}).setdefault(task, {})[method] = figure["value"]
+    return found
+
+
+def draw_rates(rates: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    """One panel a kind of starts, a group of bars a task, a bar a method."""
+    with sheet(path, 2) as (figure, panels):
+        for panel, (starts, tasks) in zip(panels, rates.items(), strict=True):
+            methods = list(next(iter(tasks.values())))
+            for i, (color, method) in enumerate(zip(COLORS, methods, strict=False)):
+                places = [k + (i - (len(methods) - 1) / 2) / (len(methods) + 1) for k in range(len(tasks))]
+                heights = [task[method] for task in tasks.values()]
+                panel.bar(places, heights, 0.9 / (len(methods) + 1), color=color, label=method)
+            panel.set_title(f"from {starts}: % solved", fontsize=9)
+            panel.set_xticks(range(len(tasks)), list(tasks))
+        figure.legend(*panels[0].get_legend_handles_labels(), ncols=4, frameon=False, labelcolor=GRAY, loc="center")
 
 
 def everything() -> Iterator[tuple[str, str | Callable[[Path], None]]]:

@@ -30,6 +30,11 @@ class Sliding(torch.nn.Module):
         return torch.cat([self.value(), torch.tensor([0.005, 1e-4], dtype=DOUBLE)])
 
 
+def simulator() -> adjoin.Simulator:
+    """A ball on the ground. Impacts act when they happen: else motions would jump with the step that they fall into."""
+    return adjoin.Simulator(adjoin.robots.load("ball"), dt=DT, contact=adjoin.PGS(time_of_impact=True))
+
+
 def measure(sim: adjoin.Simulator, throws: int, seed: int = 0) -> tuple[Recording, torch.Tensor]:
     """What a camera would see of some throws, and the known push that each ball gets on its way."""
     model, generator = sim.model, torch.Generator().manual_seed(seed)
@@ -56,7 +61,7 @@ def measure(sim: adjoin.Simulator, throws: int, seed: int = 0) -> tuple[Recordin
 
 def main(quick: bool = False, folder: Path | None = None) -> Path:
     (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
-    sim = adjoin.Simulator(adjoin.robots.load("ball"), dt=DT)
+    sim = simulator()
     recording, push = measure(sim, 4 if quick else 12)
 
     learned = Parameters(sim.model, dtype=DOUBLE).learn("mass", Positive(torch.tensor([1.0])), of="ball")

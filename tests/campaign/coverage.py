@@ -41,7 +41,7 @@ def deviations(report: Report, truth: dict[str, float]) -> Deviations:
 def contact(repeats: int) -> Iterator[Deviations]:
     """Example 14: friction, restitution and mass of a ball that bounces and slides, by shooting."""
     shown = example("14_identify_contact")
-    sim = adjoin.Simulator(adjoin.robots.load("ball"), dt=shown.DT)
+    sim = shown.simulator()
     for seed in range(repeats):
         recording, push = shown.measure(sim, 4, seed)
         learned = Parameters(sim.model, dtype=torch.float64).learn("mass", Positive(torch.tensor([1.0])), of="ball")

@@ -23,6 +23,8 @@ import adjoin
 STEPS = 20
 SETTLING = 500
 SIZES = (1e-6, 1e-7)
+SMALLEST = 1e-6
+"""Gradients shorter than this are zero to differences, which rounding blurs: errors are over this at least."""
 BAR = 0.01
 """What the 90th percentile of the error may be."""
 
@@ -73,7 +75,8 @@ def errors(sim: adjoin.Simulator, start: adjoin.SimulatorState, seed: int) -> to
         with torch.no_grad():
             both = loss(torch.stack([start.v + nudge, start.v - nudge]), end)[0]
         difference = ((both[0] - both[1]) / (2.0 * size)).T
-        best = torch.minimum(best, (gradient - difference).norm(dim=-1) / difference.norm(dim=-1))
+        length = difference.norm(dim=-1).clamp(min=SMALLEST)
+        best = torch.minimum(best, (gradient - difference).norm(dim=-1) / length)
     return best
 
 

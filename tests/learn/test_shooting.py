@@ -11,6 +11,7 @@ from adjoin.learn.modules import Bounded, Positive, Unconstrained
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.shooting import Shooting, tridiagonal_solve
 from adjoin.learn.shooting_residuals import NamedParameters
+from adjoin.learn.window_starts import fitted, improve_starts, window_losses
 
 STEPS = 80
 
@@ -374,3 +375,36 @@ def test_wrong_input_is_told_what_would_be_right():
         Shooting(sim, learned, data).descend(method="sgd")
     with pytest.raises(InputError, match="nothing is learned"):
         Shooting(sim, [], data).solve()
+
+
+def test_starts_in_a_local_minimum_are_found_again_each_window_for_itself():
+    sim, q, v = ball()
+    recording = recorded(sim, q, v, bouncing(sim, 0.3, 0.4), every=4, noise=(1e-4, 1e-3))
+    shooting = Shooting(sim, guessed(sim), recording, 10, noise=(1e-4, 1e-3), free=True, robust=3.0)
+    right, losses = fitted(shooting, shooting.start)
+    strayed = right[0].clone()
+    strayed[3, 2] += 0.03
+    shooting.start = (strayed, right[1])
+    assert window_losses(shooting, shooting.start)[3] > 10.0 * losses[3]
+    assert improve_starts(shooting)
+    assert (window_losses(shooting, shooting.start) < losses + 1.0).all()
+    assert not improve_starts(shooting)
+
+
+def test_errors_of_a_robust_fit_are_those_of_its_influence():
+    sim, q, v = ball()
+    recording = recorded(sim, q, v, bouncing(sim, 0.3, 0.4), every=4)
+    plain, robust = (Shooting(sim, guessed(sim), recording, 10, free=True, robust=cutoff) for cutoff in (None, 3.0))
+    noise = random(200, 200, 3)
+    assert (plain._influence(noise, plain.weights(noise)) == 1.0).all()
+    weights = robust.weights(noise)
+    counted = (noise * robust._influence(noise, weights)).square().mean((0, 1))
+    # Of a mean of Gaussian numbers by Cauchy's loss at three deviations, the variance is 1.07 that of the plain mean.
+    variance = counted / weights.square().mean((0, 1))
+    values = torch.linspace(-8.0, 8.0, 4001, dtype=torch.float64)
+    density = torch.exp(-0.5 * values.square()) / math.sqrt(2.0 * math.pi) * values.diff()[0]
+    square = (values / 3.0).square()
+    psi, bend = values / (1.0 + square), (1.0 - square) / (1.0 + square).square()
+    expected = (psi.square() * density).sum() / (bend * density).sum().square()
+    torch.testing.assert_close(variance, expected.expand(3), rtol=0.02, atol=0.0)
+    assert 1.0 < expected < 1.1

@@ -28,8 +28,10 @@ from adjoin.learn.local_coordinates import local_coordinates
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, quantities_of, summary
 from adjoin.learn.shooting_residuals import ShootingJacobian, ShootingResiduals
+from adjoin.learn.window_starts import improve_starts
 from adjoin.progress import Progress, until_interrupt
 
+RESTARTS = 4  # times that free starts which are in a local minimum are looked for
 COARSE = 1e-2  # share of the loss that an iteration gains at least before the starts are freed
 
 
@@ -72,6 +74,10 @@ class Shooting(ShootingResiduals):
                     self._iterate(bar, COARSE, damping, history)
                 self.free, self.robust = free, robust
                 self._iterate(bar, tolerance, damping, history)
+                for _ in range(RESTARTS if free and self.continuity is None else 0):
+                    if not improve_starts(self):
+                        break
+                    self._iterate(iter(range(iterations)), tolerance, damping, history)
         finally:
             self.free, self.robust, self.cutoff = free, robust, robust
         return history
@@ -152,7 +158,7 @@ class Shooting(ShootingResiduals):
 
     def _limited(self, step: torch.Tensor) -> torch.Tensor:
         """A step with which no raw number leaps: it may be the logarithm of what is learned."""
-        limit = 1.0 + 0.1 * self.raw.abs()
+        limit = 0.4 + 0.1 * self.raw.abs()
         return torch.clamp(step, -limit, limit)
 
     def descend(
@@ -231,7 +237,8 @@ class Shooting(ShootingResiduals):
         rates = columns(self.model, "v")
         channels = [*map(_position_name, rates), *rates]
         names, units, estimate, turn = self._quantities(by_row.shape[-1])
-        report = summary(residuals * weights * share, root, information, names, units, estimate, turn, channels)
+        pulls = residuals * self._influence(residuals, weights) * share
+        report = summary(pulls, root, information, names, units, estimate, turn, channels)
 
         def joined(x: torch.Tensor) -> torch.Tensor:
             """(windows, samples, ...) as whole trajectories, without the samples that windows begin with."""
@@ -242,6 +249,16 @@ class Shooting(ShootingResiduals):
         measured = torch.cat([local_coordinates(self.model, self.q[0, 0], q), v], -1)
         parts = {"residuals": residuals * sigma, "measured": measured, "time": self.time}
         return replace(report, noise=report.noise * sigma, **{name: joined(x) for name, x in parts.items()})
+
+    def _influence(self, residuals: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """What residuals count with in the standard errors; 1 without a robust loss.
+
+        With the influence psi of a residual, errors of an M-estimator have the variance E[psi²] / E[psi']² (Huber,
+        Robust Statistics, 1981), where that of weighted least squares has E[w r²] / E[w].
+        """
+        square = (residuals / self.cutoff).square()
+        bend = ((1.0 - square) * weights.square().square()).mean((0, 1))
+        return weights.square() * weights.square().mean((0, 1)).sqrt() / bend
 
     def _hidden_frictions(self, report: Report) -> list[str]:
         """Which frictions the data do not determine because that of another shape, which is greater, acts instead."""

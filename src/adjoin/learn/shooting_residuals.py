@@ -216,6 +216,16 @@ class ShootingResiduals:
             gaps = self._gaps((q[-1], v[-1]), (q[0], v[0])) if self.continuity else v.new_zeros(0)
             return self._compare(q, v), gaps, bool((status[-1] == 0).all())
 
+    def ends(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return where each window should begin: q and v at the end of the one before; of the first, its own start."""
+        with torch.no_grad():
+            q, v, _ = self._run(self.learned(), self.start)
+        moved = []
+        for x in (q, v):
+            first, last = (part.unflatten(0, self.groups) for part in (x[0], x[-1]))
+            moved.append(torch.cat([first[:, :1], last[:, :-1]], 1).flatten(0, 1))
+        return moved[0], moved[1]
+
     def check_finite(self) -> None:
         """Raise if a window does not stay finite with what is learned as it is."""
         with torch.no_grad():
