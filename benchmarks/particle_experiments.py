@@ -106,17 +106,21 @@ def walker(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"table": {"panels": [curve], "seconds": [round(x, 4) for x in seconds]}}
 
 
-def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+def walker_in_3d(quick: bool, device: str) -> tuple[Particles, torch.Tensor, torch.Tensor, float]:
+    """The world, positions of about 30,000 particles, their muscles and their volume."""
     spacing = 1 / 64
     depth = 0.1 if quick else 0.32
     boxes: list[tuple[list[float], list[float], int]] = [([0.0, 0.0, 0.1], [0.3, depth, 0.1], -1)]
     boxes += [([left, 0.0, 0.0], [0.05, depth, 0.1], leg) for leg, left in enumerate((0.0, 0.05, 0.2, 0.25))]
     x, muscle_of = blocks(boxes, spacing, [0.2, 0.3, 0.055])
-    x, muscle_of = x.float().to(device), muscle_of.to(device)
     material = ParticleMaterial("neo_hookean", density=1.0, young=25.0, poisson=0.25)
     world = Particles((64, 64, 64), spacing, 2e-3, material, gravity=(0.0, 0.0, -3.8), muscles=4)
+    return world, x.float().to(device), muscle_of.to(device), (spacing / 2) ** 3
+
+
+def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
+    world, x, muscle_of, volume = walker_in_3d(quick, device)
     steps, iterations = (64, 2) if quick else (512, 40)
-    volume = (spacing / 2) ** 3
     losses, seconds = learn(world, x, muscle_of, volume, steps, iterations, 20.0, 4.0, {}, Checkpoints("sqrt"))
     yield {"name": "walker3d: particles", "value": len(x), "unit": ""}
     bar = {} if quick else {"at_least": 0.05}
@@ -125,8 +129,12 @@ def walker3d(quick: bool, device: str) -> Iterator[dict[str, Any]]:
     yield {"name": f"walker3d: an iteration of {steps} steps", "value": each, "unit": "s"}
     curve = panel("soft walker in 3D", "iteration", "loss, m", loss=(range(len(losses)), losses))
     yield {"table": {"panels": [curve], "seconds": [round(x, 4) for x in seconds]}}
-    if device == "cpu" and not quick and importlib.util.find_spec("taichi"):
-        yield from _beside_taichi(world, x, muscle_of, volume)
+
+
+def taichi(quick: bool) -> Iterator[dict[str, Any]]:
+    """The walker in three dimensions beside Taichi on a CPU, which compiles for 20 to 60 s: nothing of it if quick."""
+    if not quick and importlib.util.find_spec("taichi"):
+        yield from _beside_taichi(*walker_in_3d(quick, "cpu"))
 
 
 def _beside_taichi(
@@ -159,9 +167,9 @@ def _beside_taichi(
     assert loss is not None and gradient is not None and their_gradient is not None  # noqa: PT018
     off = (gradient - torch.from_numpy(their_gradient)).norm() / gradient.norm()
     best = {name: min(values[1:]) for name, values in times.items()}
-    peers = "walker3d: 64 steps and their gradient, processor time"
-    yield {"name": "walker3d: loss of 64 steps", "value": loss.item(), "unit": "m", "peer": ("Taichi", their_loss)}
-    yield {"name": "walker3d: gradient off Taichi's", "value": off.item(), "unit": "", "at_most": 1e-4}
+    peers = "taichi: 64 steps and their gradient, processor time"
+    yield {"name": "taichi: loss of 64 steps", "value": loss.item(), "unit": "m", "peer": ("Taichi", their_loss)}
+    yield {"name": "taichi: gradient off Taichi's", "value": off.item(), "unit": "", "at_most": 1e-4}
     yield {
         "name": peers,
         "value": best["Adjoin"],
@@ -175,4 +183,4 @@ def _beside_taichi(
         "unit": "s",
         "peer": ("Taichi", best["Taichi"]),
     }
-    yield {"name": "walker3d: Taichi compiles and runs once", "value": times["Taichi"][0], "unit": "s"}
+    yield {"name": "taichi: Taichi compiles and runs once", "value": times["Taichi"][0], "unit": "s"}
