@@ -1,6 +1,6 @@
 """Scenes of many contacts whose outcome is known, with hard and with soft contact, one line each.
 
-    python tests/simulation/contact_scenes.py [--scene stack,dominoes,cards,gripper] [--solver pgs,newton]
+    python tests/simulation/contact_scenes.py [--scene stack,dominoes,cards,gripper,bin] [--solver pgs,newton]
 
 It takes minutes, most of them to compile. What is wrong is marked, and the exit status is 1 then.
 """
@@ -113,11 +113,44 @@ def gripper(contact: object) -> Found:
     return found
 
 
+def in_bin(contact: object) -> Found:
+    """Fifty spheres fall into a bin, come to rest in it and do not pass through its walls or each other."""
+    inside, radius = 0.15, 0.03
+    walls = "".join(
+        f'<geom type="box" size="{a} {b} 0.2" pos="{x} {y} 0.2"/>'
+        for a, b, x, y in ((0.02, 0.2, 0.17, 0), (0.02, 0.2, -0.17, 0), (0.2, 0.02, 0, 0.17), (0.2, 0.02, 0, -0.17))
+    )
+    shape = f'type="sphere" size="{radius}" mass="0.1"'
+    # Off the grid by a few millimeters, so that no column stands.
+    places = [
+        (
+            0.07 * (i % 4) - 0.105 + 0.004 * math.sin(1.7 * i),
+            0.07 * (i // 4 % 4) - 0.105 + 0.004 * math.cos(2.3 * i),
+            0.05 + 0.075 * (i // 16),
+        )
+        for i in range(50)
+    ]
+    model = world(walls + "".join(loose(f"ball{i}", place, shape) for i, place in enumerate(places)), 0.5)
+    _, end, _ = run(model, contact, 1.5)
+    place = end.q.reshape(50, 7)[:, :3]
+    outside = (place[:, :2].abs().amax() - (inside - radius)).item()
+    closest = torch.pdist(place).amin().item()
+    speed = end.v.reshape(50, 6)[:, :3].norm(dim=-1).median().item()
+    lowest = place[:, 2].amin().item()
+    return [
+        ("beyond the walls, m", outside, outside < 0.003),
+        ("closest centers, m", closest, closest > 2.0 * radius - 0.003),
+        ("lowest center, m", lowest, lowest > radius - 0.003),
+        ("median speed, m/s", speed, speed < 0.1),
+    ]
+
+
 SCENES: dict[str, Callable[[object], Found]] = {
     "stack": stack,
     "dominoes": dominoes,
     "cards": cards,
     "gripper": gripper,
+    "bin": in_bin,
 }
 
 
