@@ -160,7 +160,7 @@ def test_what_is_wrong_is_named():
 def test_a_robot_with_too_many_pairs_is_told_what_helps():
     ground = Collider(stiffness=400.0)
     solid = Solid(box_mesh((1, 1, 1), (0.04, 0.04, 0.04)), SolidMaterial(), 5e-4, colliders=(ground,))
-    sim = adjoin.Simulator(adjoin.robots.load("panda"), dt=5e-4, ground=False)
+    sim = adjoin.Simulator(adjoin.robots.load("panda"), dt=5e-4, ground=False, self_collision=True)
     world = CoupledWorld(sim, solid, [Link()])
     with pytest.raises(CompileError, match="give its Simulator self_collision=False, or the pairs that matter"):
         world.rollout(sim.state(dtype=torch.float64), solid.state(), steps=1)

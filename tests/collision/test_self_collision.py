@@ -116,15 +116,19 @@ def chain(low, high, radius=0.1, fixed=False):
     return adjoin.load(f'<robot name="chain">{"".join(links + joints)}</robot>', floating_base=True)
 
 
+def simulator(model, **options):
+    return adjoin.Simulator(model, ground=False, **{"self_collision": True, **options})
+
+
 def touching(model, **options):
-    return {tuple(name[0] for name in pair) for pair in adjoin.Simulator(model, ground=False, **options).contact_names}
+    return {tuple(name[0] for name in pair) for pair in simulator(model, **options).contact_names}
 
 
 def test_neighbors_do_not_touch_and_fixed_joints_do_not_part_them():
     every = {("a", "c"), ("a", "d"), ("b", "d")}
     assert touching(chain(-3.0, 3.0)) == every
     assert touching(chain(-3.0, 3.0, fixed=True)) == {("a", "d")}
-    assert not touching(chain(-3.0, 3.0), self_collision=False)
+    assert not touching(chain(-3.0, 3.0), self_collision=None)
     # On a fixed base, which is a neighbor of what turns on it.
     fixed = adjoin.load(adjoin.to_urdf(chain(-3.0, 3.0)), lock={"root_joint": (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)})
     assert touching(fixed) == every
@@ -133,14 +137,14 @@ def test_neighbors_do_not_touch_and_fixed_joints_do_not_part_them():
 def test_joint_limits_keep_links_apart_only_where_joints_have_limits():
     model = chain(-0.3, 0.3)
     assert not touching(model)
-    assert {pair.reason for pair in adjoin.Simulator(model, ground=False).left_out} == {UNREACHABLE}
+    assert {pair.reason for pair in simulator(model).left_out} == {UNREACHABLE}
     assert touching(model, limits=False) == {("a", "c"), ("a", "d"), ("b", "d")}
     # The end of the chain comes back to its beginning only if all joints turn by far.
     assert touching(chain(-1.0, 1.0)) <= {("a", "d")}
 
 
 def test_shapes_that_overlap_at_rest_are_left_out_and_named():
-    sim = adjoin.Simulator(chain(-3.0, 3.0, radius=1.1), ground=False)
+    sim = simulator(chain(-3.0, 3.0, radius=1.1))
     assert {pair[:2] for pair in sim.left_out} == {("a/0", "c/0"), ("b/0", "d/0")}
     assert {pair.reason for pair in sim.left_out} == {AT_REST}
     assert touching(sim.model) == {("a", "d")}
@@ -163,13 +167,13 @@ def test_a_joint_without_limits_turns_by_a_full_turn_and_a_follower_as_its_leade
 def test_legs_of_a_falling_robot_stop_each_other():
     """Two thighs swing toward each other and stop where they touch."""
     swinging = chain(-3.0, 3.0)
-    sim = adjoin.Simulator(swinging, ground=False, contact=adjoin.PGS(iterations=30))
+    sim = simulator(swinging, contact=adjoin.PGS(iterations=30))
     q = swinging.neutral(dtype=torch.float64)
     q[7:] = torch.tensor([2.4, 2.0, 0.0])
     v = torch.zeros(swinging.nv, dtype=torch.float64)
     v[6:8] = 4.0
     depth = []
-    for own in (sim, adjoin.Simulator(swinging, ground=False, self_collision=False)):
+    for own in (sim, adjoin.Simulator(swinging, ground=False)):
         path = own.rollout(own.state(q, v), steps=400)
         poses = adjoin.forward_kinematics(swinging, path.q[-1])
         centers = poses[:, :3, 3] + 0.5 * poses[:, :3, 0]

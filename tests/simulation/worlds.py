@@ -36,9 +36,8 @@ def servos(model, kp, kd):
 
 
 def simulator(model, dt, pairs=None, ground=None, constraints=(), **contact):
-    """With projected Gauss-Seidel of these constants; shapes of one robot do not touch unless they are chosen."""
-    own = {"pairs": pairs, "ground": ground, "constraints": constraints, "self_collision": False}
-    return Simulator(model, dt, PGS(**contact), **own)
+    """With projected Gauss-Seidel of these constants."""
+    return Simulator(model, dt, PGS(**contact), pairs=pairs, ground=ground, constraints=constraints)
 
 
 def traced_step(sim):

@@ -40,7 +40,7 @@ from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Frame, Geometry
 from adjoin.simulation.arguments import bind
 from adjoin.simulation.default_solver import default_solver
-from adjoin.simulation.integrators import RK4, SemiImplicit
+from adjoin.simulation.integrators import SemiImplicit
 from adjoin.simulation.runge_kutta import ConstrainedRK4
 from adjoin.simulation.sensors import sensors  # noqa: F401
 from adjoin.simulation.state import EXPLODED, FINE, NOT_FINITE, OVERFLOW, UNPHYSICAL
@@ -137,7 +137,7 @@ class World:
         chosen = "contact" in options
         options.setdefault("contact", Newton() if from_mjcf else PGS())
         if self_collision is None:
-            self_collision = from_mjcf or _can_list(terrain, **options)
+            self_collision = from_mjcf
         candidates, untested = collision_pairs.pairs(model, pairs, ignore, self_collision)
         left_out: list[LeftOut] = []
         if pairs is None and self_collision and not from_mjcf:
@@ -518,17 +518,6 @@ class Plant:
 def is_listed(solver: object) -> bool:
     """Whether a solver takes contacts as a list."""
     return hasattr(solver, "solve_listed") and not getattr(solver, "time_of_impact", False)
-
-
-def _can_list(
-    terrain: Heightfield | None, contact: object, integrator: Integrator, as_list: bool | None = None, **_: Any
-) -> bool:
-    """Whether steps may have contacts, as a list: without rows for every point that could touch."""
-    return (
-        is_listed(contact)
-        and not isinstance(integrator, RK4)
-        and (as_list or _only_lists(contact) or (as_list is None and terrain is None))
-    )
 
 
 def _only_lists(solver: object) -> bool:

@@ -11,8 +11,8 @@ from adjoin.simulation.simulator import Simulator
 
 
 def contact_simulator(model: Model, dt: float, **options: Any) -> Simulator:
-    """Return a simulator for a robot that touches only the ground: MuJoCo's soft contact, with smooth gradients."""
-    chosen = {"contact": Newton(), "ground": True, "self_collision": False, **options}
+    """Return a simulator for a robot that touches the ground: MuJoCo's soft contact, whose gradients are smooth."""
+    chosen = {"contact": Newton(), "ground": True, **options}
     return Simulator(model, dt=dt, **chosen)
 
 
