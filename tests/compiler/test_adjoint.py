@@ -114,7 +114,27 @@ def flags(x, y):
     return [value, at.select(hit, value * value, x[2])]
 
 
-@pytest.mark.parametrize("function", [straight, newton, sweeps, flags])
+def histories(x, y):
+    """Arrays so large that loops record and restore them, carried by a loop in a loop and by a branch."""
+    size = 35
+    values = at.scratch([x[i % 3] * (1.0 + 0.1 * i) + 0.01 * y[i % 2] for i in range(size)])
+
+    def mix(i, z):
+        other = i * 3
+        z[i] = at.sin(z[i] * y[0] + 0.3 * z[other])
+        return z
+
+    def sweep(s, carry):
+        z, total = carry
+        z = at.loop(11, mix, z)
+        z = at.when(total > x[1], lambda z: at.loop(3, mix, z), z)
+        return z, total + z[s] * z[30]
+
+    values, total = at.loop(4, sweep, (values, x[0]))
+    return [total, values[3], values[10] * values[34]]
+
+
+@pytest.mark.parametrize("function", [straight, newton, sweeps, flags, histories])
 def test_kernels_through_every_check(function):
     kernel = at.function(x=3, y=2)(function).kernel
     generator = torch.Generator().manual_seed(3)

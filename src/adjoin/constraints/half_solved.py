@@ -163,12 +163,15 @@ class HalfSolvedContacts(ContactRows):
         first = slot * self.width + self.rows * (self.chain_length + 1)
         return [self.data[first + k] for k in range(self.rows)]
 
-    def offsets(self, contact: ContactFrame, active: Any) -> list[Scalar]:
+    def away(self, slot: Any) -> Scalar:
+        """Return what keeps a contact apart that nothing moves along its normal; 0 for others."""
+        return self.held[0][slot] if self.may_be_held else 0.0
+
+    def offsets(self, contact: ContactFrame, active: Any, away: Scalar) -> list[Scalar]:
         """Return u of each row of a contact, if the velocity did not change."""
         present = self.present_rows(contact.pair)
         speeds = [x * p for x, p in zip(self.rates(contact, self.velocities), present, strict=True)]
         gap = select(active, self.contacts.distance[contact.slot] - self.margin[contact.pair][0], APART)
-        away = self.held[0][contact.slot] if self.may_be_held else 0.0
         return [speeds[0] + self.solver.approach(gap, speeds[0], self.free.dt) + away, *speeds[1:]]
 
     def block(self, pair: Any) -> ContactBlock | UnilateralBlock:
@@ -212,14 +215,15 @@ class HalfSolvedContacts(ContactRows):
         return [list(row) for row in zip(*scaled, strict=True)] if scaled else [[] for _ in range(self.rows)]
 
     def _prepare(self, original: ContactFrame, arrays: tuple[Scratch, ...]) -> tuple[Scratch, ...]:
-        data, *self.held = arrays
+        data, *held = arrays
         slot, pair = original.slot, original.pair
         contact, active = self.masked(slot)
         rows = self.half_solve(self.jacobian(contact), self.dofs(pair), self.lower, self.roots)
         own = [[dot(a, b) for b in rows[: i + 1]] for i, a in enumerate(rows)]
-        if self.may_be_held:
-            self.held[0][slot] = select(own[0][0] * self.free.mass > HELD, 0.0, APART / self.free.dt)
-        present, offsets = self.present_rows(pair), self.offsets(contact, active)
+        away: Scalar = 0.0
+        if self.may_be_held:  # it is not read again from the array, which the adjoint of this loop would have to keep
+            held[0][slot] = away = select(own[0][0] * self.free.mass > HELD, 0.0, APART / self.free.dt)
+        present, offsets = self.present_rows(pair), self.offsets(contact, active, away)
         # A row that is not there has a zero on the diagonal, and an impulse of 0 whatever its gain.
         full = [[own[max(i, k)][min(i, k)] for k in range(self.rows)] for i in range(self.rows)]
         for i in range(self.rows):
@@ -228,7 +232,7 @@ class HalfSolvedContacts(ContactRows):
         numbers = [x for row in rows for x in row] + offsets + gain + [x for row in own for x in row]
         for k, x in enumerate(numbers):
             data[slot * self.width + k] = x
-        return data, *self.held
+        return data, *held
 
     def half_solved(self, slot: Any) -> HalfSolvedContact:
         """Return a contact for a sweep."""

@@ -100,7 +100,7 @@ class ListedLinearization:
         """p* - g (u + softness p*) of a contact."""
         masked, active = self.contacts.masked(contact.slot)
         speeds = self.contacts.rates(masked, twists)
-        offsets = self.contacts.offsets(masked, active)
+        offsets = self.contacts.offsets(masked, active, self.contacts.away(masked.slot))
         gains = self.contacts.gains(contact.slot)
         parts = zip(
             self._settled(contact.slot), gains, speeds, offsets, self.contacts.present_rows(contact.pair), strict=True

@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoin.compiler.autodiff.activity import Activity, find_activity
-from adjoin.compiler.ir.control_flow import LoopBody, finals, output_stream, output_streams, split_scan
+from adjoin.compiler.ir.control_flow import LoopBody, copy_elements, finals, output_stream, output_streams, split_scan
 from adjoin.compiler.ir.graph import Expr, Graph
 from adjoin.compiler.ir.implicit import solutions
 from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INDICES, INT
 from adjoin.compiler.ir.op import OPS, Branch
 from adjoin.compiler.ir.ops import select
-from adjoin.compiler.ir.rewrite import copy, either, substitute
+from adjoin.compiler.ir.rewrite import copy, either, reads_array, substitute
 from adjoin.compiler.ir.scratch import ELEMENT, accumulate, load, restore, store, zeros
 from adjoin.errors import TraceError
 
@@ -181,6 +181,8 @@ class _Pullback:
         for i, parameter in enumerate(body.carry):
             if not active[i]:
                 continue
+            if parameter.kind == ARRAY and i not in cotangents and not reads_array(body.graph.nodes, parameter):
+                continue  # a history, or another array that is only written: nothing depends on it
             if parameter.kind == ARRAY:
                 seeds.append((i, carry(cotangents[i] if i in cotangents else zeros(self.graph, parameter.width))))
             else:
@@ -197,9 +199,17 @@ class _Pullback:
 
         mapping: dict[Expr, Expr] = {body.counter: back.counter}
         sources: list[Expr] = []
-        for parameter, record in zip(body.carry, body.recorded, strict=True):
+        for i, (parameter, record) in enumerate(zip(body.carry, body.recorded, strict=False)):
             sources += [output_stream(node, position) for position in record]
-            mapping[parameter] = _recall(back, parameter, [back.add_stream(1)[0] for _ in record])
+            if i in body.histories:
+                history = back.graph.lift(finals(node)[body.histories[i]])
+                place = back.counter * back.graph.integer(parameter.width)
+                blank = zeros(back.graph, parameter.width, cleared=False)
+                mapping[parameter] = copy_elements(history, blank, parameter.width, source_start=place)
+            else:
+                mapping[parameter] = _recall(back, parameter, [back.add_stream(1)[0] for _ in record])
+        for parameter in body.carry[len(body.recorded) :]:
+            mapping[parameter] = zeros(back.graph, parameter.width, cleared=False)
         for parameter, value in zip(body.captures, captured, strict=True):
             mapping[parameter] = back.graph.lift(restore(value) if value.kind in ELEMENT else value)
         for element, stream in zip(body.elements, streams, strict=True):

@@ -14,8 +14,11 @@ from adjoin.compiler.ir import pytree as tree
 from adjoin.compiler.ir.graph import Expr, Graph, as_number, current_graph, tracing
 from adjoin.compiler.ir.kinds import BOOL, FLOAT, INDICES, INT, STREAM, TUPLE
 from adjoin.compiler.ir.ops import select
-from adjoin.compiler.ir.scratch import ELEMENT, Scratch, consume, readers, root
+from adjoin.compiler.ir.scratch import ELEMENT, Scratch, consume, load, readers, root, store, zeros
 from adjoin.errors import TraceError
+
+COPIED = 8
+"""Elements that a loop copies at once."""
 
 
 @dataclass(eq=False)
@@ -37,12 +40,15 @@ class LoopBody:
         outputs: for each output stream, the values of one element.
         recorded: for each carried value, the output streams that hold it as it was before each step (several for an
             array); empty unless the carry is recorded.
+        histories: for each large array of a recorded carry, where among the carried values the array is that holds it
+            as it was before each step, one after the other.
         where: the capture that says whether the body does anything; where it does not in any environment that a
             processor has in hand, the loop may be left out. The body itself keeps the carry where it does not hold.
         count: the capture that holds how many of the steps are taken, if not all.
         proceed: a condition of the body: the loop ends before a step at which it holds in no environment that a
             processor has in hand. The body itself keeps the carry where it does not hold.
         detached: whether its results are constants to every derivative.
+        kept: the histories after a step.
     """
 
     graph: Graph
@@ -55,10 +61,12 @@ class LoopBody:
     results: list[Expr] = field(default_factory=list)
     outputs: list[list[Expr]] = field(default_factory=list)
     recorded: list[list[int]] = field(default_factory=list)
+    histories: dict[int, int] = field(default_factory=dict)
     where: Expr | None = None
     count: Expr | None = None
     proceed: Expr | None = None
     detached: bool = False
+    kept: list[Expr] = field(default_factory=list)
 
     @classmethod
     def begin(cls, outer: Graph, length: int | str, reverse: bool = False) -> "LoopBody":
@@ -111,6 +119,18 @@ class LoopBody:
             self.outputs += [[value] for value in parts]
             self.recorded.append([*range(first, len(self.outputs))])
 
+    def keep_history(self, position: int, initial: list[Expr]) -> None:
+        """Carry along what an array of the carry is before each step; to be called before the first write to it."""
+        array, length = self.carry[position], self.length
+        assert isinstance(length, int)
+        outer = self.graph.parent
+        assert outer is not None
+        initial.append(zeros(outer, max(1, length) * array.width, cleared=False))
+        self.histories[position] = len(self.carry)
+        history = self.add_carry(initial[-1])
+        start = self.counter * self.graph.integer(array.width)
+        self.kept.append(copy_elements(array, history, array.width, target_start=start))
+
     def close(self, initial: list[Expr], streams: list[Expr]) -> Expr:
         """The scan node of the finished body, in the graph around it."""
         outer = self.graph.parent
@@ -124,6 +144,29 @@ class LoopBody:
         for array in arrays:
             readers(array).append(node)
         return node
+
+
+def copy_elements(
+    source: Expr, target: Expr, count: int, source_start: Expr | None = None, target_start: Expr | None = None
+) -> Expr:
+    """Copy elements of an array to another one, by a loop, and return its next version."""
+    graph = target.graph
+    body = LoopBody.begin(graph, count // COPIED)
+    parameter = body.add_carry(target)
+    with tracing(body.graph):
+        array, written, first = body.graph.lift(source), parameter, body.counter * body.graph.integer(COPIED)
+        places = [first if start is None else body.graph.lift(start) + first for start in (source_start, target_start)]
+        for k in range(COPIED):
+            read, write = (place + body.graph.integer(k) for place in places)
+            written = store(written, write, load(array, read, checked=False), checked=False)
+    body.results = [written]
+    result = finals(body.close([target], []))[0]
+    with tracing(graph):
+        for k in range(count // COPIED * COPIED, count):
+            at = graph.integer(k)
+            read, write = (at if start is None else start + at for start in (source_start, target_start))
+            result = store(result, write, load(source, read, checked=False), checked=False)
+    return result
 
 
 def split_scan(node: Expr, args: Sequence[Expr] | None = None) -> tuple[list[Expr], list[Expr], list[Expr]]:

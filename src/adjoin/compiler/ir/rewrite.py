@@ -10,6 +10,9 @@ from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.schedule import reachable
 from adjoin.compiler.ir.scratch import ELEMENT, accumulate, gather, load, root, store, zeros
 
+LARGE = 32
+"""Elements from which on an array is recorded by a loop, instead of element by element."""
+
 
 def copy(
     targets: Sequence[Expr],
@@ -118,7 +121,11 @@ def copy_node(
         return (store if node.op == "store" else accumulate)(args[0], args[1], args[2], node.data is None)
     if node.op == "scratch":
         return zeros(graph, node.width, node.kind, node.data is None)
-    again = graph.node(node.op, tuple(args), node.data, node.kind)
+    data = node.data
+    if node.op == "get" and args[0].op == "scan":
+        before, now = len(node.args[0].data.results), len(args[0].data.results)
+        data += now - before if data >= before else 0  # histories are carried besides
+    again = graph.node(node.op, tuple(args), data, node.kind)
     again.width = node.width
     return again
 
@@ -129,13 +136,18 @@ def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, 
     mapping = {old.counter: new.counter}
     for parameter in old.carry:
         mapping[parameter] = new.add_carry(parameter)
-    record = [before_step(old, k, mapping[parameter]) for k, parameter in enumerate(old.carry)] if record_carry else []
     initial, captured, streams = split_scan(node, args)
+    record = []
+    for k, parameter in enumerate(old.carry if record_carry else ()):
+        large = parameter.kind == ARRAY and parameter.width >= LARGE and isinstance(old.length, int)
+        record.append([] if large else before_step(old, k, mapping[parameter]))
+        if large and keeps_record(old) and reads_array(old.graph.nodes, parameter):
+            new.keep_history(k, initial)
     for parameter, value in zip(old.captures, captured, strict=True):
         mapping[parameter] = new.graph.lift(value)
     for element in old.elements:
         mapping.update(zip(element, new.add_stream(len(element)), strict=True))
-    new.results = copy(old.results, mapping, new.graph, without_rules=without_rules)
+    new.results = copy(old.results, mapping, new.graph, without_rules=without_rules) + new.kept
     new.outputs = [copy(output, mapping, new.graph, without_rules=without_rules) for output in old.outputs]
     new.copy_options(old, mapping)
     if old.proceed is not None:
@@ -144,9 +156,14 @@ def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, 
     return new.close(initial, streams)
 
 
+def keeps_record(body: LoopBody) -> bool:
+    """Whether a loop can have a reverse derivative."""
+    return not body.detached and body.proceed is None
+
+
 def before_step(body: LoopBody, position: int, parameter: Expr) -> list[Expr]:
     """The floats that tell what a carried value is before a step; none if the body does not read them."""
-    if body.detached or body.proceed is not None:
+    if not keeps_record(body):
         return []
     if parameter.kind == ARRAY:
         return gather(parameter) if reads_array(body.graph.nodes, body.carry[position]) else []
