@@ -8,7 +8,7 @@ import torch
 import adjoin
 from adjoin.continuum import Checkpoints, Collider, Motion, ParticleMaterial, Particles, Solid, SolidMaterial, box_mesh
 from adjoin.coupling import CoupledWorld, Link
-from adjoin.errors import CompileError, InputError, ModelError
+from adjoin.errors import InputError, ModelError, StackError
 
 DT = 5e-4
 
@@ -162,5 +162,5 @@ def test_a_robot_with_too_many_pairs_is_told_what_helps():
     solid = Solid(box_mesh((1, 1, 1), (0.04, 0.04, 0.04)), SolidMaterial(), 5e-4, colliders=(ground,))
     sim = adjoin.Simulator(adjoin.robots.load("panda"), dt=5e-4, ground=False, self_collision=True)
     world = CoupledWorld(sim, solid, [Link()])
-    with pytest.raises(CompileError, match="give its Simulator self_collision=False, or the pairs that matter"):
+    with pytest.raises(StackError, match="give its Simulator self_collision=False, or the pairs that matter"):
         world.rollout(sim.state(dtype=torch.float64), solid.state(), steps=1)

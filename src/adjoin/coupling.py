@@ -25,7 +25,7 @@ from adjoin.continuum.solids import Solid
 from adjoin.continuum.step_parts import StepParts
 from adjoin.dynamics.kinematics import frame_velocity_of
 from adjoin.dynamics.state import State
-from adjoin.errors import CompileError, InputError
+from adjoin.errors import InputError, StackError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 
@@ -137,8 +137,8 @@ class CoupledWorld:
             found, outputs = runner.rollout(
                 states, parameters, streams, steps=len(controls), keep=keep, checkpoints=checkpoints
             )
-        except CompileError as error:
-            raise CompileError(
+        except StackError as error:
+            raise StackError(
                 f"{error}; the robot of a coupled world can have few pairs of shapes: give its Simulator "
                 "self_collision=False, or the pairs that matter as pairs="
             ) from error

@@ -54,7 +54,7 @@ def run_info(arguments: argparse.Namespace) -> int:
     )
     itself, left = _self_collision(model)
     data["self_collision"] = {"pairs": itself, "left_out": [pair._asdict() for pair in left]}
-    sections += (("Shapes of one robot that do not touch", ("shape", "shape", "why"), left),)
+    sections += (("Shapes of one robot that self-collision leaves out", ("shape", "shape", "why"), left),)
     tables = [f"\n{title}\n{table(head, rows)}" for title, head, rows in sections if rows]
     last = "\n  ".join(["\nNot simulated", *left_out]) if left_out else "\nAll of it is simulated."
     also = ["\n  ".join(["\nNoticed in the file", *noticed])] if noticed else []
@@ -63,7 +63,7 @@ def run_info(arguments: argparse.Namespace) -> int:
 
 
 def _self_collision(model: Any) -> tuple[int, list[Any]]:
-    """Return how many pairs of shapes of one robot touch in the default simulator, and those that do not."""
+    """Return how many pairs of shapes of one robot touch with self-collision, and those that it leaves out."""
     from adjoin.collision.pairs import pairs, strangers
     from adjoin.collision.self_collision import prune
 

@@ -476,18 +476,13 @@ class Simulator:
             return diagnosed(path, [q, v], list(nudges.values()), loss, residual)
 
     @torch.no_grad()
-    def _residuals(
-        self,
-        state: SimulatorState,
-        controls: torch.Tensor | None,
-        params: Mapping[str, torch.Tensor] | None,
-        steps: int | None,
-        external: Mapping[str, torch.Tensor] | None,
-        controller: Callable[..., Any] | None,
-        outputs: Outputs,
-        tensors: Tensors | None,
-    ) -> torch.Tensor:
-        """How far the solves of a rollout got: apart, so that one more output cannot change the bits of its steps."""
+    def _residuals(self, *given: Any) -> torch.Tensor:
+        """How far the solves of a rollout got: apart, so that one more output cannot change the bits of its steps.
+
+        Args:
+            given: what `_prepare` takes after the label.
+        """
+        state, controls, params, steps, external, controller, outputs, tensors = given
         named = outputs if isinstance(outputs, Mapping) else dict(zip(outputs, outputs, strict=True))
         wanted = {**named, "solver_residual": "solver_residual"}
         solved = self._prepare("residual", state, controls, params, steps, external, controller, wanted, tensors).run()

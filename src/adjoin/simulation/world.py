@@ -133,9 +133,6 @@ class World:
             added = terrain is not None and not own
             ground = (floating and loose and unsaid and _would_touch(model, pairs)) or added
         model = with_ground(model) if ground else model
-        options.setdefault("integrator", INTEGRATORS[model.integrator])
-        chosen = "contact" in options
-        options.setdefault("contact", Newton() if from_mjcf else PGS())
         if self_collision is None:
             self_collision = from_mjcf
         candidates, untested = collision_pairs.pairs(model, pairs, ignore, self_collision)
@@ -153,8 +150,8 @@ class World:
             place = model.geometry_index(own[0] if own else GROUND)
             candidates = [pair.swapped() if pair.first == place else pair for pair in candidates]
             candidates = [pair for pair in candidates if _stands_on_terrain(model, pair, place, pairs is not None)]
-        if not chosen:
-            options["contact"] = default_solver(model, candidates)
+        options.setdefault("integrator", INTEGRATORS[model.integrator])
+        options.setdefault("contact", default_solver(model, candidates))
         world = cls(model, float(dt), pairs=tuple(candidates), terrain=terrain, left_out=tuple(left_out), **options)
         if getattr(world.contact, "time_of_impact", False) and (
             world.as_list or not isinstance(world.integrator, SemiImplicit)

@@ -155,12 +155,7 @@ class Sums:
     def _over_cells(self, node: str) -> list[str]:
         """Return the sums over the particles of the cells around a node, by a loop over cells."""
         w, memory = self.w, self.memory
-        label, before = w.name()[1:], w.block
-        w.line(f"  br label %{label}")
-        w.label(label)
-        head = len(w.lines)
-        w.lines += [""] * (1 + len(self.kinds))
-        names = [w.name() for _ in self.kinds]
+        label, before, head, names = self._begin_loop()
         corner = f"%{label}.c"
         count, first = self._particles(node, corner)
         shift = w.emit(f"mul i64 {memory.words[WORDS * self.binding + 5]}, {corner}")
@@ -239,15 +234,20 @@ class Sums:
         pairs = zip(self.kinds, places, strict=True)
         return [w.emit(f"load {kind}, {memory.pointer} {at}, align {align}") for kind, at in pairs]
 
-    def _loop(self, begin: str, end: str, totals: Sequence[str], entries: str, shift: str) -> list[str]:
-        """Add the contributions of the entries from `begin` to `end` to totals."""
-        w, memory = self.w, self.memory
+    def _begin_loop(self) -> tuple[str, str, int, list[str]]:
+        """Begin a loop: its label, the block before, the lines that wait for counter and totals, the totals' names."""
+        w = self.w
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
         w.label(label)
         head = len(w.lines)
         w.lines += [""] * (1 + len(self.kinds))
-        names = [w.name() for _ in self.kinds]
+        return label, before, head, [w.name() for _ in self.kinds]
+
+    def _loop(self, begin: str, end: str, totals: Sequence[str], entries: str, shift: str) -> list[str]:
+        """Add the contributions of the entries from `begin` to `end` to totals."""
+        w, memory = self.w, self.memory
+        label, before, head, names = self._begin_loop()
         w.line(f"  %{label}.m = icmp slt i32 %{label}.i, {end}")
         w.line(f"  br i1 %{label}.m, label %{label}.b, label %{label}.e")
         w.label(f"{label}.b")

@@ -21,7 +21,7 @@ from adjoin.compiler.runtime.cpu.frame import ThreadStorage
 from adjoin.compiler.runtime.cpu.kernel import host
 from adjoin.compiler.runtime.map_plan import Cells, Launch
 from adjoin.compiler.runtime.map_target import MapTarget
-from adjoin.errors import CompileError
+from adjoin.errors import StackError
 
 WORTHWHILE = 30_000  # vector instructions a step from which a second thread pays: barriers cost about a microsecond
 
@@ -209,7 +209,7 @@ def render(map_: Map, lane: Lane) -> Rendered:
     attributes = f'attributes #0 = {{ nounwind alignstack={bits // 8} "min-legal-vector-width"="{bits}" }}'
     rendered = renderer.finish(head, "", attributes)
     if any(rendered.workspace.values()):
-        raise CompileError(f"{map_.program.name}: a map's scratch arrays must fit the stack")
+        raise StackError(f"{map_.program.name}: a map's scratch arrays must fit the stack")
     return rendered
 
 

@@ -20,7 +20,7 @@ from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.staging import WARP
 from adjoin.compiler.runtime.map_plan import Cells, Launch
 from adjoin.compiler.runtime.map_target import MapTarget
-from adjoin.errors import CompileError, InputError
+from adjoin.errors import InputError, StackError
 
 GRAPH = 64  # steps of a graph of a long run, whose own cost vanishes beside them; a quarter of it in short runs
 SMALL = 1 << 18  # lanes up to which small blocks spread better over the multiprocessors
@@ -96,7 +96,7 @@ def render(map_: Map, lane: Lane) -> Rendered:
     head = f"define ptx_kernel void @kernel({arguments}) #0 {{"
     rendered = renderer.finish(head, "", "attributes #0 = { nounwind }\n!0 = !{}")
     if any(rendered.workspace.values()):
-        raise CompileError(f"{map_.program.name}: a map's scratch arrays must fit the stack")
+        raise StackError(f"{map_.program.name}: a map's scratch arrays must fit the stack")
     return rendered
 
 
