@@ -13,7 +13,7 @@ SIZES = {
     "cartpole": (5, 1),
     "half_cheetah": (17, 6),
     "hopper": (11, 3),
-    "humanoid": (64, 17),
+    "humanoid": (76, 21),
     "panda_reach": (30, 8),
     "pendulum": (4, 1),
     "go2": (48, 12),
@@ -79,3 +79,47 @@ def test_terrain_is_what_the_scan_sees():
 
 def test_the_example_learns(run_example):
     assert "10 iterations: return" in run_example("24_learn_to_swing_up.py")
+
+
+@pytest.mark.parametrize("link", ["torso", "left_foot", "right_lower_arm"])
+def test_the_inertias_of_the_humanoid_are_those_that_mujoco_finds_for_its_shapes(link):
+    mujoco = pytest.importorskip("mujoco")
+    model = make_task("humanoid").simulator.model
+    body = model.bodies[model.body_index(link)]
+    spec = mujoco.MjSpec()
+    part = spec.worldbody.add_body()
+    for shape in model.geometries:
+        if shape.link == link:
+            kind = {"capsule": mujoco.mjtGeom.mjGEOM_CAPSULE, "sphere": mujoco.mjtGeom.mjGEOM_SPHERE}[shape.kind]
+            along = [row[2] for row in shape.rotation]
+            ends = [
+                [c + side * shape.size[1] * a for c, a in zip(shape.position, along, strict=True)]
+                for side in (-1.0, 1.0)
+            ]
+            if shape.kind == "capsule":
+                part.add_geom(type=kind, size=[shape.size[0], 0.0, 0.0], fromto=[*ends[0], *ends[1]])
+            else:
+                part.add_geom(type=kind, size=shape.size, pos=shape.position)
+    found = spec.compile()
+    assert abs(found.body_mass[1] - body.mass) < 1e-9
+    assert max(abs(a - b) for a, b in zip(found.body_ipos[1], body.com, strict=True)) < 1e-9
+    xx, xy, xz, yy, yz, zz = body.inertia
+    own = torch.linalg.eigvalsh(torch.tensor([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], dtype=torch.float64))
+    assert torch.allclose(torch.tensor(sorted(found.body_inertia[1])), own, rtol=1e-9)
+
+
+def test_the_humanoid_is_that_of_diffrl():
+    environment = Environment(make_task("humanoid"), dtype=torch.float64)
+    model = environment.task.simulator.model
+    assert len(model.actuators) == 21
+    assert sum(actuator.joint.endswith(("ankle_y", "ankle_x")) for actuator in model.actuators) == 4
+    assert all(actuator.gear[0] == 0.35 * round(actuator.gear[0] / 0.35) for actuator in model.actuators)
+    state = environment.reset(2, torch.Generator().manual_seed(0))
+    action = torch.full((2, 21), 0.5, dtype=torch.float64)
+    for height, bonus in ((1.3, 1.0), (0.89, 0.5), (0.8, -200.0 * 0.04**2)):
+        q = state.q.clone()
+        q[:, 2] = height
+        moved = state.replace(simulation=environment.task.simulator.state(q, state.v))
+        row = environment.observe(moved)
+        expected = row[:, 5] + 0.1 * row[:, 53] + row[:, 54] + bonus - 0.002 * 21 * 0.25
+        assert torch.allclose(environment.task.reward(state, action, moved), expected)

@@ -1,4 +1,4 @@
-"""Ant and humanoid, with the observations, rewards and figures of DiffRL (Xu et al., ICLR 2022)."""
+"""What runs with a free base: the ants of DiffRL (Xu et al., ICLR 2022) and of Qiao et al. (ICML 2021)."""
 
 import math
 from collections.abc import Sequence
@@ -93,35 +93,6 @@ class Ant(Locomotion):
         """Return the speed along x, and bonuses for an upright base."""
         height, speed, up, heading = self._parts(after)
         return speed + 0.1 * up + heading + (height - self.lowest)
-
-    def terminated(self, state: EnvironmentState) -> torch.Tensor:
-        """Return where the base is too low."""
-        return state.q[:, 2] < self.lowest
-
-
-@register_task
-class Humanoid(Locomotion):
-    """A humanoid is to run; reward v_x + 0.1 up + heading + H - 0.002 |a|², H from the height above 0.84 m.
-
-    It is gymnasium's humanoid with 17 driven joints, and 64 observations; DiffRL's has ankles besides, and 76.
-    """
-
-    name = "humanoid"
-    height, lowest = 1.35, 0.74
-    angles = (0.0,) * 17
-
-    def __init__(self):
-        model = load("humanoid")
-        gears = [0.35 * actuator.gear[0] for actuator in model.actuators]
-        super().__init__(rescaled(model, actuator_gear=gears))
-        self.action_scale, self.action_offset = 1.0, 0.0
-
-    def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
-        """Return the speed along x, bonuses for an upright base at its height, and a small cost of actions."""
-        height, speed, up, heading = self._parts(after)
-        x = (height - (self.lowest + 0.1)).clamp(-1.0, 0.1)
-        bonus = torch.where(x > 0.0, 10.0 * x, -200.0 * x.square())
-        return speed + 0.1 * up + heading + bonus - 0.002 * action.square().sum(-1)
 
     def terminated(self, state: EnvironmentState) -> torch.Tensor:
         """Return where the base is too low."""
