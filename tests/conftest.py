@@ -12,11 +12,14 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))  # as when an examp
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
-    """Tests compile into a folder of their run, never into the user's cache; processes that share a run share it."""
+    """Tests compile into a folder of their run, or one that is given, never into the user's cache.
+
+    Processes that share a run share it.
+    """
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADJOIN_CACHE_DIR", str(folder / "kernels"))
+        patch.setenv("ADJOIN_CACHE_DIR", os.environ.get("ADJOIN_TEST_CACHE_DIR", str(folder / "kernels")))
         yield
 
 

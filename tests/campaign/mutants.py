@@ -1,16 +1,22 @@
-"""Mutants: one small change in one line of the library, against the tests of its room. On demand only.
+"""Mutants: one small change in one line of the library, against the tests that run this line. On demand only.
 
-    python tests/campaign/mutants.py --count 200 --seed 0 --out tests/campaign/mutants.json
+    python tests/campaign/mutants.py --count 200 --seed 0 --jobs 2 --out tests/campaign/mutants.json
+    python tests/campaign/mutants.py --first 100 --count 50 --jobs 16 --minutes 8 --out slice.json
 
-Each mutant is made in a copy of the tree, and the tests of its room run with -x, those files first that speak of the
-module. A mutant is *noticed* if a test fails, and has *survived* if all pass. Those that no test could notice are
-*equivalent*: `EQUIVALENT` says which, and why. One whose tests took longer than the limit is *out of time*: unknown.
+First the tests of the rooms run once, to see which of them run which lines (`covered.py`); `--covered` keeps that.
+Then each mutant is made in a copy of the tree, and the tests that run its line go with -x, the fastest first, as many
+as fit in a third of the limit. A line that runs only while a module is imported gets the tests that run most of the
+module. A mutant is *noticed* if a test fails, *hangs* if its tests take three times as long as without it, and has
+*survived* if all pass. Those that no test could notice are *equivalent*: `EQUIVALENT` says which, and why.
 """
 
 import argparse
 import ast
+import contextlib
+import gzip
 import json
 import os
+import queue
 import random
 import shutil
 import subprocess
@@ -19,8 +25,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("compiler", "spatial", "model", "dynamics", "collision", "constraints", "simulation", "learn", "control")
@@ -28,6 +35,8 @@ ROOMS = ("compiler", "spatial", "model", "dynamics", "collision", "constraints",
 
 TESTS = {"constraints": "simulation"}
 """Where the tests of a room are, if not under its own name."""
+
+MOST = 60  # tests that one mutant meets
 
 OPERATORS = {
     ast.Add: ("+", "-"),
@@ -118,71 +127,174 @@ def chosen(count: int, seed: int, rooms: list[str]) -> list[Mutant]:
     return kept[:count]
 
 
-def test_files(tree: Path, mutant: Mutant) -> list[str]:
-    """Return the test files of the mutant's room, those first that speak of its module."""
-    room, name = Path(mutant.file).parts[2], Path(mutant.file).stem
-    files = sorted((tree / "tests" / TESTS.get(room, room)).glob("test_*.py"))
-    about = {file: (name in file.stem) * 1000 + file.read_text().count(name) for file in files}
-    return [str(file.relative_to(tree)) for file in sorted(files, key=lambda file: -about[file])]
+class Test(NamedTuple):
+    """A test that passes without a mutant.
+
+    Attributes:
+        name: Its node in pytest.
+        seconds: How long it takes.
+        lines: By file, relative to the package, those that it runs.
+    """
+
+    name: str
+    seconds: float
+    lines: dict[str, set[int]]
 
 
-def judge(tree: Path, mutant: Mutant, limit: float) -> dict[str, object]:
+def copy_tree(place: Path) -> Path:
+    """Copy what the tests need of the tree."""
+    for part in ("src", "tests", "examples", "docs", "benchmarks"):
+        shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "mkdocs.yml", "constraints.txt"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, place / name)
+    return place
+
+
+def settings(tree: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a run of tests in a tree."""
+    paths = [str(tree / "src"), str(tree / "tests/campaign"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    path = os.pathsep.join(part for part in paths if part and not part.startswith(str(ROOT / "src")))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+
+
+def cover(tree: Path, rooms: list[str], jobs: int, kernels: Path, limit: float) -> list[dict[str, Any]]:
+    """Return what each test of the rooms runs, each file of them in a process of its own; kernels are kept."""
+    folders = sorted({tree / "tests" / TESTS.get(room, room) for room in rooms})
+    files = sorted((file for folder in folders for file in folder.glob("test_*.py")), key=lambda f: -f.stat().st_size)
+
+    def run(numbered: tuple[int, Path]) -> None:
+        number, file = numbered
+        own = kernels.parent / f"kernels_{number}"  # a trace that another process left would hide its lines
+        place = {"ADJOIN_COVERED": str(tree / f"covered_{number}.jsonl"), "ADJOIN_TEST_CACHE_DIR": str(own)}
+        command = [*PYTEST, "-p", "covered", f"--basetemp={kernels.parent / f'cover_{number}'}", str(file)]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, cwd=tree, env=settings(tree, **place), timeout=limit, capture_output=True)
+        for kernel in own.glob("*.kernel"):
+            kernel.rename(kernels / kernel.name)
+        shutil.rmtree(own, ignore_errors=True)
+        print(f"{file.name} is covered", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(run, enumerate(files)))
+    return [json.loads(line) for file in tree.glob("covered_*.jsonl") for line in file.read_text().splitlines()]
+
+
+def relevant(mutant: Mutant, tests: list[Test], seconds: float) -> tuple[list[Test], int]:
+    """Return the tests that a mutant meets, and how many more run its line but do not fit in the time."""
+    file = str(Path(mutant.file).relative_to("src/adjoin"))
+    running = sorted((test for test in tests if mutant.line in test.lines.get(file, ())), key=lambda t: t.seconds)
+    if not running:
+        touching = [test for test in tests if test.lines.get(file)]
+        running = sorted(touching, key=lambda test: (test.seconds + 0.1) / len(test.lines[file]))
+    taken, spent = [], 0.0
+    for test in running:
+        if taken and (spent + test.seconds > seconds or len(taken) == MOST):
+            break
+        taken.append(test)
+        spent += test.seconds
+    return taken, len(running) - len(taken)
+
+
+def judge(tree: Path, mutant: Mutant, tests: list[Test], limit: float, kernels: Path) -> dict[str, Any]:
     """Return what the tests make of a mutant."""
     reason = EQUIVALENT.get((mutant.file, mutant.after.strip()))
-    record: dict[str, object] = {**mutant._asdict(), "before": mutant.before.strip(), "after": mutant.after.strip()}
+    record: dict[str, Any] = {**mutant._asdict(), "before": mutant.before.strip(), "after": mutant.after.strip()}
     if reason:
         return {**record, "outcome": "equivalent", "reason": reason}
+    taken, left = relevant(mutant, tests, limit / 3)
+    if not taken:
+        return {**record, "outcome": "survived", "tests": 0, "left": 0}
     place = tree / mutant.file
     whole = place.read_text()
     lines = whole.splitlines(keepends=True)
     lines[mutant.line - 1] = mutant.after + "\n"
     place.write_text("".join(lines))
-    settings = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *test_files(tree, mutant)]
-    began = time.perf_counter()
+    # Kernels are found by their programs and the source of the compiler: those of before serve all other rooms.
+    cache = kernels if "adjoin/compiler" not in mutant.file else tree / "kernels"
+    command = [*PYTEST, "-x", f"--basetemp={tree / 'pytest'}", *[test.name for test in taken]]
+    began, by = time.perf_counter(), ""
     try:
         run = subprocess.run(
-            command, cwd=tree, env=settings, timeout=limit, capture_output=True, text=True, check=False
+            command,
+            cwd=tree,
+            env=settings(tree, ADJOIN_TEST_CACHE_DIR=str(cache)),
+            timeout=limit,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         outcome = "survived" if run.returncode == 0 else "noticed"
         failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         by = failed[0].split(" - ")[0] if failed else ""
     except subprocess.TimeoutExpired:
-        outcome, by = "out of time", ""
+        outcome = "hangs"
     finally:
         place.write_text(whole)
-    return {**record, "outcome": outcome, "by": by, "seconds": round(time.perf_counter() - began)}
+        shutil.rmtree(tree / "kernels", ignore_errors=True)
+    seconds = round(time.perf_counter() - began)
+    return {**record, "outcome": outcome, "by": by, "tests": len(taken), "left": left, "seconds": seconds}
 
 
 def main() -> int:
     """Judge mutants, and write the report after each of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="how many of the seed's mutants to pass over")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
-    parser.add_argument("--limit", type=float, default=1800.0, help="seconds for the tests of one mutant")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds for the tests of one mutant")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further mutant after this long")
+    parser.add_argument("--covered", type=Path, help="which tests run which lines: read if it is there, else written")
     parser.add_argument("--out", type=Path, help="write the report as JSON")
     arguments = parser.parse_args()
-    records: list[dict[str, object]] = []
+    records: list[dict[str, Any]] = []
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        for part in ("src", "tests", "examples", "docs", "benchmarks"):
-            shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "mkdocs.yml"):
-            if (ROOT / name).exists():
-                shutil.copy(ROOT / name, tree / name)
-        for mutant in chosen(arguments.count, arguments.seed, arguments.rooms):
+        kernels = Path(folder) / "kernels"
+        kernels.mkdir(mode=0o700)
+        trees = [copy_tree(Path(folder) / f"tree_{i}") for i in range(arguments.jobs)]
+        if arguments.covered and arguments.covered.exists():
+            covered = json.loads(gzip.decompress(arguments.covered.read_bytes()))
+        else:
+            covered = cover(trees[0], arguments.rooms, arguments.jobs, kernels, arguments.limit * 2)
+            if arguments.covered:
+                arguments.covered.write_bytes(gzip.compress(json.dumps(covered).encode()))
+        tests = [
+            Test(test["test"], test["seconds"], {file: set(lines) for file, lines in test["lines"].items()})
+            for test in covered
+            if test["passed"]
+        ]
+        print(f"{len(tests)} of {len(covered)} tests passed in {time.perf_counter() - began:.0f} s", flush=True)
+        free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for tree in trees:
+            free.put(tree)
+
+        def work(mutant: Mutant) -> None:
             if time.perf_counter() - began > 60.0 * arguments.minutes:
-                break
-            record = judge(tree, mutant, arguments.limit)
+                return
+            tree = free.get()
+            record = judge(tree, mutant, tests, arguments.limit, kernels)
+            free.put(tree)
             records.append(record)
-            counts = Counter(str(record["outcome"]) for record in records)
+            counts = Counter(record["outcome"] for record in list(records))
             print(f"{dict(counts)}  {mutant.file}:{mutant.line}  {record['after']}  {record['outcome']}", flush=True)
-            report = {"seed": arguments.seed, "asked": arguments.count, "counts": counts, "mutants": records}
-            if arguments.out:
-                arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+
+        taken = chosen(arguments.first + arguments.count, arguments.seed, arguments.rooms)[arguments.first :]
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(work, taken))
+    order = {mutant[:2]: i for i, mutant in enumerate(taken)}
+    records.sort(key=lambda record: order[record["file"], record["line"]])
+    counts = Counter(record["outcome"] for record in records)
+    report = {"seed": arguments.seed, "first": arguments.first, "asked": arguments.count, "judged": len(records)}
+    report |= {"minutes": round((time.perf_counter() - began) / 60, 1), "counts": counts}
+    if arguments.out:
+        arguments.out.write_text(json.dumps({**report, "mutants": records}, indent=1) + "\n")
+    print(json.dumps(report))
     return 0
 
 
