@@ -14,11 +14,12 @@ SIZES = {
     "half_cheetah": (17, 6),
     "hopper": (11, 3),
     "humanoid": (76, 21),
+    "panda_push": (40, 8),
     "panda_reach": (30, 8),
     "pendulum": (4, 1),
     "go2": (48, 12),
 }
-TIMES = {"cartpole": 240, "pendulum": 100, "panda_reach": 100}
+TIMES = {"cartpole": 240, "pendulum": 100, "panda_push": 100, "panda_reach": 100}
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
@@ -26,7 +27,7 @@ def test_sizes_and_times(name):
     environment = Environment(make_task(name))
     assert (environment.observation_size, environment.action_size) == SIZES[name]
     assert environment.task.episode_steps == TIMES.get(name, 1000)
-    dt = {"ant2021": 0.05, "go2": 0.02, "panda_reach": 0.04}.get(name, 1.0 / 60.0)
+    dt = {"ant2021": 0.05, "go2": 0.02, "panda_push": 0.04, "panda_reach": 0.04}.get(name, 1.0 / 60.0)
     assert math.isclose(environment.task.control_dt, dt)
     state = environment.reset(8, torch.Generator().manual_seed(0))
     assert not environment.task.terminated(state).any()
@@ -123,3 +124,27 @@ def test_the_humanoid_is_that_of_diffrl():
         row = environment.observe(moved)
         expected = row[:, 5] + 0.1 * row[:, 53] + row[:, 54] + bonus - 0.002 * 21 * 0.25
         assert torch.allclose(environment.task.reward(state, action, moved), expected)
+
+
+def test_the_gradient_of_a_push_is_that_of_finite_differences():
+    """The peg reaches the box and moves it, so that the gradient passes through the contact of both."""
+    environment = Environment(make_task("panda_push"), dtype=torch.float64)
+    start = environment.reset(2, torch.Generator().manual_seed(0))
+
+    def roll(action):
+        state, total = start, torch.zeros(2, dtype=torch.float64)
+        for _ in range(20):
+            state, reward, _, _ = environment.step(state, action)
+            total = total + reward
+        return state, total
+
+    action = torch.zeros(2, 8, dtype=torch.float64)
+    action[:, [1, 3, 5]] = torch.tensor([0.5, 0.9, -0.4], dtype=torch.float64)  # the hand goes out along x
+    action.requires_grad_()
+    state, total = roll(action)
+    assert (state.q[:, 8] - start.q[:, 8] > 0.005).all()
+    (gradient,) = torch.autograd.grad(total.sum(), action)
+    way = torch.randn(2, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        change = (roll(action + 1e-6 * way)[1] - roll(action - 1e-6 * way)[1]) / 2e-6
+    assert torch.allclose((gradient * way).sum(-1), change, rtol=1e-5)
