@@ -17,13 +17,15 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, after
+from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState
 from adjoin.continuum.cloth import Cloth
 from adjoin.continuum.colliders import GROUP, GROUPS, MOTION
+from adjoin.continuum.mesh import connected_parts
 from adjoin.continuum.particles import Particles, ParticleState
 from adjoin.continuum.solids import Solid
 from adjoin.continuum.step_parts import StepParts
-from adjoin.dynamics.kinematics import frame_velocity_of
+from adjoin.dynamics.kinematics import forward_kinematics, frame_velocity, frame_velocity_of
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError, StackError
 from adjoin.simulation.simulator import Simulator
@@ -70,8 +72,8 @@ class CoupledWorld:
 
     Attributes:
         simulator: of the robot; its dt is that of the body.
-        body: a `Solid`, a `Cloth` or `Particles` with colliders.
-        links: where each collider of the body is.
+        body: a `Solid`, a `Cloth` or `Particles` with colliders or attachments.
+        links: where each collider of the body is, and then for each attachment where the axes of the rest shape are.
     """
 
     simulator: Simulator
@@ -80,9 +82,10 @@ class CoupledWorld:
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
-        count = len(self.body.colliders)
-        if not count or len(self.links) != count:
-            raise InputError(f"coupled world: a link for each of the body's {count} colliders, got {len(self.links)}")
+        shapes, held = len(self.body.colliders), len(self.attachments)
+        if not shapes + held or len(self.links) != shapes + held:
+            wanted = f"{shapes} colliders" + (f" and {held} attachments" if held else "")
+            raise InputError(f"coupled world: a link for each of the body's {wanted}, got {len(self.links)}")
         if not math.isclose(self.simulator.world.dt, self.body.dt):
             raise InputError(
                 f"coupled world: robot and body must have one dt, got {self.simulator.world.dt:g} and {self.body.dt:g}"
@@ -90,6 +93,42 @@ class CoupledWorld:
         for link in self.links:
             if link.frame is not None:
                 self.simulator.model.frame_index(link.frame)
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """Return what holds nodes of the body."""
+        return () if isinstance(self.body, Particles) else self.body.attachments
+
+    def attached(self, robot: SimulatorState) -> BodyState:
+        """Return the body with the rest shape of every part that an attachment holds where its link is, moving with it.
+
+        Parts are what elements connect. A part that nothing holds stays where the mesh has it, at rest.
+
+        Args:
+            robot: (*batch, ...).
+        """
+        body = self.body
+        if isinstance(body, Particles):
+            raise InputError("coupled world: particles have no attachments")
+        solid = isinstance(body, Solid)
+        nodes, elements = (body.mesh.nodes, body.mesh.elements) if solid else (body.nodes, body.triangles)
+        part = connected_parts(np.asarray(elements), len(nodes))
+        rest = torch.tensor(np.asarray(nodes, float), dtype=robot.q.dtype, device=robot.q.device)
+        x = rest.expand(*robot.q.shape[:-1], *rest.shape).clone()
+        v = torch.zeros_like(x)
+        for link, attachment in zip(self.links[len(body.colliders) :], self.attachments, strict=True):
+            own = torch.as_tensor(np.isin(part, part[list(attachment.nodes)]), device=x.device)
+            turn, place = rest.new_tensor(link.rotation), rest.new_tensor(link.position)
+            local = rest[own] @ turn.T + place
+            if link.frame is None:
+                x[..., own, :] = local
+                continue
+            pose = forward_kinematics(self.simulator.model, robot.q, link.frame)
+            six = frame_velocity(self.simulator.model, robot.q, robot.v, link.frame, "local_world_aligned")
+            arm = local @ pose[..., :3, :3].mT
+            x[..., own, :] = pose[..., None, :3, 3] + arm
+            v[..., own, :] = six[..., None, :3] + torch.linalg.cross(six[..., None, 3:].expand_as(arm), arm)
+        return BodyState(x, v)
 
     def rollout(
         self,

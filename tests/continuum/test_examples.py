@@ -19,3 +19,9 @@ def test_soft_lift(run_example):
     pytest.importorskip("viser")
     first, last = (float(x) for x in re.findall(r"at (\S+) m at", run_example("27_soft_lift.py")))
     assert abs(last - 0.2) < 0.02 < 0.05 < abs(first - 0.2)
+
+
+def test_soft_gripper(run_example):
+    pytest.importorskip("viser")
+    first, last = (float(x) for x in re.findall(r"at (\S+) m at", run_example("28_soft_gripper.py")))
+    assert abs(last - 0.08) < 0.01 < 0.05 < abs(first - 0.08)

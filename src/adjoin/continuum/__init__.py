@@ -1,6 +1,7 @@
 """Heat, solids, particles and cloth: physics of one element, node or particle, mapped over all of them."""
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
+from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState
 from adjoin.continuum.cloth import Cloth, ClothMaterial
 from adjoin.continuum.colliders import Collider, Motion
@@ -16,6 +17,7 @@ from adjoin.continuum.self_contact import SelfContact
 from adjoin.continuum.solids import Solid, SolidMaterial
 
 __all__ = [
+    "Attachment",
     "BodyState",
     "Checkpoints",
     "Cloth",

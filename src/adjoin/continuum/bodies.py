@@ -10,7 +10,9 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Field, Read, Stage
+from adjoin.continuum import attachments
 from adjoin.continuum import colliders as contact
+from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.step_parts import Inputs
 from adjoin.errors import InputError
@@ -40,7 +42,23 @@ class BodyState:
         return cls(x, torch.zeros_like(x) if v is None else v)
 
 
-def node_fields(colliders: tuple[Collider, ...], linked: bool) -> list[Field]:
+@dataclass(frozen=True)
+class Carried:
+    """What links of a robot, or the caller, carry through the world of a body of nodes.
+
+    Attributes:
+        colliders: rigid shapes that push.
+        attachments: nodes that are held; their carriers come after the colliders.
+    """
+
+    colliders: tuple[Collider, ...]
+    attachments: tuple[Attachment, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.colliders) + len(self.attachments)
+
+
+def node_fields(carried: Carried, linked: bool) -> list[Field]:
     """Return the fields of nodes."""
     return [
         Field("x", "nodes", (3,), "state"),
@@ -50,45 +68,52 @@ def node_fields(colliders: tuple[Collider, ...], linked: bool) -> list[Field]:
         Field("load", "nodes", (3,), "parameter"),
         Field("gravity", None, (3,), "parameter"),
         Field("drag", None, (), "parameter"),
-        *contact.fields(colliders, "nodes" if linked else None),
+        Field("rest", "nodes", (3,), "parameter"),
+        *attachments.fields(carried.attachments),
+        *contact.fields(len(carried), "nodes" if linked else None),
     ]
 
 
-def move_stage(colliders: tuple[Collider, ...], dt: float, forces: Mapping[str, str], linked: bool) -> Stage:
-    """Return the stage that moves nodes: semi-implicit Euler under forces, gravity, drag and contact.
+def move_stage(carried: Carried, dt: float, forces: Mapping[str, str], linked: bool) -> Stage:
+    """Return the stage that moves nodes: semi-implicit Euler under forces, gravity, drag, contact and attachments.
 
     Args:
-        colliders: that push.
+        carried: what pushes and holds nodes.
         dt: s.
         forces: connections by the field whose contributions come through them.
         linked: whether links of a robot carry the colliders.
     """
+    colliders = carried.colliders
 
-    def move(x: Any, v: Any, mass: Any, free: Any, load: Any, gravity: Any, drag: Any, **rest: Any) -> dict[str, Any]:
+    def move(x: Any, v: Any, mass: Any, free: Any, load: Any, gravity: Any, drag: Any, **others: Any) -> dict[str, Any]:
         force = load + mass * gravity
         for name in forces:
-            force = force + rest[name]
-        touching = contact.touches(colliders, x, v, rest, linked)
+            force = force + others[name]
+        moving = contact.of_point(others, linked)
+        touching = contact.touches(colliders, x, v, moving)
         pushes = [touch.pressing * touch.normal for touch in touching]
-        after = free * (v + dt * sum(pushes, force) / mass) / (1.0 + dt * drag)
+        holds, arms = attachments.forces(carried.attachments, x, v, mass, dt, moving, len(colliders))
+        after = free * (v + dt * sum([*pushes, *holds], force) / mass) / (1.0 + dt * drag)
         result: dict[str, Any] = {}
-        if colliders:
+        if len(carried):
             rubbed, frictions = contact.rub(touching, after, mass, dt)
             after = free * rubbed
             felt = [push + friction for push, friction in zip(pushes, frictions, strict=True)]
-            result["wrench"] = contact.wrenches(touching, felt, linked)
+            arms = [*[touch.arm for touch in touching], *arms]
+            result["wrench"] = contact.wrenches(arms, [*felt, *holds], linked)
         return result | {"v'": after, "x'": x + dt * after}
 
     names = ("x", "v", "mass", "free", "load", "gravity", "drag")
     reads = {name: Read(name) for name in names} | {name: Read(name, via) for name, via in forces.items()}
-    return Stage("move", "nodes", move, reads | contact.reads(colliders, linked))
+    reads |= attachments.reads(carried.attachments)
+    return Stage("move", "nodes", move, reads | contact.reads(len(carried), linked))
 
 
 def body_inputs(
     state: BodyState,
     dt: float,
     parameters: dict[str, torch.Tensor],
-    colliders: tuple[Collider, ...],
+    carried: Carried,
     fixed: torch.Tensor | None,
     given: Mapping[str, torch.Tensor],
     names: tuple[str, ...],
@@ -105,13 +130,14 @@ def body_inputs(
             raise InputError(f"no parameter {name!r}; parameters: {', '.join(allowed)}")
     parameters |= given
     lightest = parameters["mass"].min().item()
-    for i, collider in enumerate(colliders):
+    for i, collider in enumerate(carried.colliders):
         if collider.stiffness * dt * dt > lightest or collider.damping * dt > lightest:
             raise InputError(
                 f"collider {i}: a node of {lightest:.3g} kg and steps of {dt:g} s allow a stiffness of at most "
                 f"{lightest / dt**2:.3g} N/m and a damping of at most {lightest / dt:.3g} N s/m, got "
                 f"{collider.stiffness:g} and {collider.damping:g}"
             )
+    parameters |= attachments.inputs(carried.attachments, parameters["mass"], dt, x)
     free = torch.ones(nodes, **place)
     if fixed is not None:
         free = torch.where(fixed.to(x.device), torch.zeros((), **place), free)
@@ -121,7 +147,7 @@ def body_inputs(
 def run_body(
     runner: StepRunner,
     inputs: Inputs,
-    colliders: tuple[Collider, ...],
+    carried: Carried,
     motion: Motion | None,
     steps: int | None,
     keep: int | None,
@@ -129,6 +155,6 @@ def run_body(
 ) -> BodyState:
     """Run steps of a body of nodes."""
     states, parameters, controls = inputs
-    controls = controls | dict(contact.controls(colliders, motion, steps, states["x"]))
+    controls = controls | dict(contact.controls(len(carried), motion, steps, states["x"]))
     found, outputs = runner.rollout(states, parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints)
     return BodyState(found["x"], found["v"], outputs.get("wrench"))

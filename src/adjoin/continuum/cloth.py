@@ -11,7 +11,9 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
-from adjoin.continuum.bodies import BodyState, body_inputs, move_stage, node_fields, run_body
+from adjoin.continuum import attachments
+from adjoin.continuum.attachments import Attachment
+from adjoin.continuum.bodies import BodyState, Carried, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import sum_at_nodes
 from adjoin.continuum.self_contact import PAIRS, TOUCHING, SelfContact
@@ -54,6 +56,7 @@ class Cloth:
         dt: s, of a step.
         colliders: rigid shapes that push; their `thickness` is the distance that is kept.
         self_contact: how it touches itself; None if it passes through itself.
+        attachments: nodes that are held; what holds them comes after the colliders in `Motion` and in wrenches.
         atomic: contributions are added by atomic operations, in any order: the last bits differ from run to run.
     """
 
@@ -63,6 +66,7 @@ class Cloth:
     dt: float
     colliders: tuple[Collider, ...] = ()
     self_contact: SelfContact | None = None
+    attachments: tuple[Attachment, ...] = ()
     atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -72,6 +76,7 @@ class Cloth:
         if unknown.any():
             triangle = int(np.argwhere(unknown)[0, 0])
             raise InputError(f"cloth: triangle {triangle} names node {triangles[unknown][0]} of {len(self.nodes)}")
+        attachments.check(self.attachments, len(self.nodes))
         flat = np.flatnonzero(self.areas <= 1e-14 * np.ptp(self.nodes) ** 2)
         if len(flat):
             raise InputError(f"cloth: triangle {flat[0]} (nodes {triangles[flat[0]].tolist()}) is degenerate")
@@ -79,6 +84,11 @@ class Cloth:
             raise InputError(
                 f"cloth: dt {self.dt:g} is beyond stability; the largest stable one is {self.stable_dt:.3g}"
             )
+
+    @property
+    def carried(self) -> Carried:
+        """Return what pushes and holds nodes."""
+        return Carried(self.colliders, self.attachments)
 
     @property
     def areas(self) -> np.ndarray:
@@ -132,7 +142,7 @@ class Cloth:
             state: at the start.
             steps: how many, if no motion of colliders says.
             fixed: nodes that do not move, (nodes,), bool.
-            motion: of the colliders; by default they rest at the origin.
+            motion: of the colliders and of what holds nodes; by default they rest at the origin.
             params: "young", "poisson", "bending", "load", "gravity", "drag" and "mass" of each node, with gradients.
             keep: return states at the start and after every so many steps; by default only the last.
             checkpoints: what to keep for the gradient.
@@ -140,7 +150,7 @@ class Cloth:
         inputs = self.inputs(state, fixed=fixed, params=params)
         if self.self_contact is not None:
             return self._touching(self.self_contact, state, inputs, motion, steps, keep, checkpoints)
-        return run_body(self._runner(), inputs, self.colliders, motion, steps, keep, checkpoints)
+        return run_body(self._runner(), inputs, self.carried, motion, steps, keep, checkpoints)
 
     def _touching(
         self,
@@ -173,11 +183,11 @@ class Cloth:
             runner = self._runner().with_tables({PAIRS: len(pairs)}, {TOUCHING: pairs})
             now = inputs._replace(states={"x": state.x, "v": state.v})
             part = None if motion is None else motion.part(first, length)
-            state = run_body(runner, now, self.colliders, part, length, None, checkpoints)
+            state = run_body(runner, now, self.carried, part, length, None, checkpoints)
             wrenches.append(state.wrench)
             if keep is not None and (first + length) % keep == 0:
                 kept.append(state)
-        wrench = torch.cat([one for one in wrenches if one is not None]) if self.colliders else None
+        wrench = torch.cat([one for one in wrenches if one is not None]) if len(self.carried) else None
         if keep is None:
             return BodyState(state.x, state.v, wrench)
         return BodyState(torch.stack([one.x for one in kept]), torch.stack([one.v for one in kept]), wrench)
@@ -198,7 +208,7 @@ class Cloth:
         parameters = {name: torch.tensor(getattr(material, name), **place) for name in (*names, "drag")}
         parameters["rest"] = torch.tensor(rest, **place)
         parameters["mass"] = sum_at_nodes(np.asarray(self.triangles), shares, len(rest))
-        return body_inputs(state, self.dt, parameters, self.colliders, fixed, dict(params or {}), names)
+        return body_inputs(state, self.dt, parameters, self.carried, fixed, dict(params or {}), names)
 
     def result(self, states: Mapping[str, torch.Tensor]) -> BodyState:
         """Return the state that steps leave."""
@@ -220,8 +230,7 @@ class Cloth:
             raise InputError("cloth: one that touches itself cannot be coupled with a robot; give it a motion")
         hinges = self.hinges
         fields = [
-            *node_fields(self.colliders, linked),
-            Field("rest", "nodes", (3,), "parameter"),
+            *node_fields(self.carried, linked),
             *[Field(name, None, (), "parameter") for name in ("young", "poisson", "bending")],
             Field("stretching", "triangles", (3,), "temporary", "corners"),
         ]
@@ -248,7 +257,7 @@ class Cloth:
             stages.append(self.self_contact.stage(self.dt))
             forces["repelled"] = TOUCHING
             sizes[PAIRS], tables[TOUCHING] = 1, np.array([[0, 0, 0, 0]])  # each segment has its own
-        stages.append(move_stage(self.colliders, self.dt, forces, linked))
+        stages.append(move_stage(self.carried, self.dt, forces, linked))
         return StepParts(fields, connections, [*stages], sizes, tables, "nodes")
 
 

@@ -92,15 +92,14 @@ GROUP = "group"
 """The connection from points to groups."""
 
 
-def fields(colliders: Sequence[Collider], points: str | None = None) -> list[Field]:
+def fields(count: int, points: str | None = None) -> list[Field]:
     """Return the fields of the motion of colliders and of the wrenches on them.
 
     Args:
-        colliders: that push.
+        count: how many colliders there are.
         points: the set that they push, if links carry them: then groups of points have the motion, and points
             contribute wrenches to groups. Else the caller gives the motion and gets the wrenches.
     """
-    count = len(colliders)
     if not count:
         return []
     over, role = (None, "control") if points is None else (GROUPS, "temporary")
@@ -110,29 +109,32 @@ def fields(colliders: Sequence[Collider], points: str | None = None) -> list[Fie
     return [*motion, Field("wrench", points, (count, 6), "temporary", GROUP)]
 
 
-def reads(colliders: Sequence[Collider], linked: bool = False) -> dict[str, Read]:
-    """Return what a stage reads that lets colliders push."""
-    return {name: Read(name, GROUP if linked else None) for name in MOTION} if colliders else {}
+def reads(count: int, linked: bool = False) -> dict[str, Read]:
+    """Return what a stage reads that lets so many colliders push."""
+    return {name: Read(name, GROUP if linked else None) for name in MOTION} if count else {}
 
 
-def controls(
-    colliders: Sequence[Collider], motion: Motion | None, steps: int | None, like: torch.Tensor
-) -> Mapping[str, torch.Tensor]:
-    """Return the motion as controls; by default all colliders rest at the origin."""
-    if not colliders:
+def controls(count: int, motion: Motion | None, steps: int | None, like: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    """Return the motion as controls; by default all of so many colliders rest at the origin."""
+    if not count:
         if motion is not None:
             raise InputError("there are no colliders to move")
         return {}
     if motion is None:
         if steps is None:
             raise InputError("a rollout needs steps, or the motion of its colliders")
-        motion = Motion.at_rest(torch.zeros((len(colliders), 3), dtype=like.dtype, device=like.device), None, steps)
+        motion = Motion.at_rest(torch.zeros((count, 3), dtype=like.dtype, device=like.device), None, steps)
     return {
         "collider_position": motion.position,
         "collider_rotation": motion.rotation,
         "collider_velocity": motion.velocity,
         "collider_spin": motion.angular_velocity,
     }
+
+
+def of_point(motion: Mapping[str, Any], linked: bool) -> Mapping[str, Any]:
+    """Return the motion of colliders as a point reads it: where links carry them, that of its group."""
+    return {**motion, **{name: motion[name][0] for name in MOTION}} if linked else motion
 
 
 @dataclass(frozen=True)
@@ -154,14 +156,9 @@ class Touch:
     friction: float
 
 
-def touches(colliders: Sequence[Collider], x: Any, v: Any, motion: Mapping[str, Any], linked: bool) -> list[Touch]:
-    """Return how a point at x with velocity v touches every collider.
-
-    Where links carry the colliders, the motion has a dimension for the group of the point.
-    """
+def touches(colliders: Sequence[Collider], x: Any, v: Any, motion: Mapping[str, Any]) -> list[Touch]:
+    """Return how a point at x with velocity v touches every collider."""
     found = []
-    if linked:
-        motion = {name: motion[name][0] for name in MOTION}
     for i, collider in enumerate(colliders):
         rotation, origin = motion["collider_rotation"][i], motion["collider_position"][i]
         arm = x - origin
@@ -190,9 +187,9 @@ def rub(touching: Sequence[Touch], v: Any, mass: Any, dt: float) -> tuple[Any, l
     return v, forces
 
 
-def wrenches(touching: Sequence[Touch], forces: Sequence[Any], linked: bool) -> Any:
-    """Return the wrench on every collider about its origin from the forces on a point."""
-    found = [[*(-force), *(-np.cross(touch.arm, force))] for touch, force in zip(touching, forces, strict=True)]
+def wrenches(arms: Sequence[Any], forces: Sequence[Any], linked: bool) -> Any:
+    """Return the wrench on every collider about its origin from the forces on a point, and from there to the point."""
+    found = [[*(-force), *(-np.cross(arm, force))] for arm, force in zip(arms, forces, strict=True)]
     return np.array([found] if linked else found, dtype=object)
 
 

@@ -18,7 +18,7 @@ from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum import colliders as contact
 from adjoin.continuum import tendons
-from adjoin.continuum.bodies import BodyState, body_inputs
+from adjoin.continuum.bodies import BodyState, Carried, body_inputs
 from adjoin.continuum.colliders import MOTION, Collider, Motion
 from adjoin.continuum.implicit import ConjugateGradients, solve
 from adjoin.continuum.mesh import Mesh, sum_at_nodes
@@ -81,7 +81,7 @@ class ImplicitSolid:
         """Run steps, or find the equilibrium in one; the arguments are those of `Solid.rollout`."""
         given = dict(params or {})
         own = solid_parameters(self.mesh, self.material, state.x, given, nodes)
-        parameters = body_inputs(state, 0.0, own, self.colliders, fixed, given, ("shear", "first")).parameters
+        parameters = body_inputs(state, 0.0, own, Carried(self.colliders), fixed, given, ("shear", "first")).parameters
         if self.muscles:
             if activation is None or fibers is None:
                 raise InputError("implicit solid: a rollout with muscles needs their activation and fibers")
@@ -89,7 +89,7 @@ class ImplicitSolid:
         if self.tendons:
             tension, parameters["tendon_of"] = tendons.inputs(self.tendons, tension, state.x)
             steps = len(tension)
-        moving = contact.controls(self.colliders, motion, steps, state.x)
+        moving = contact.controls(len(self.colliders), motion, steps, state.x)
         kept, wrenches = [state], []
         for step in range(steps):
             now = parameters | {name: values[step] for name, values in moving.items()}

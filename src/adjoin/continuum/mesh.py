@@ -190,6 +190,18 @@ def box_mesh(cells: tuple[int, int, int], size: tuple[float, float, float], tetr
     return Mesh(nodes, elements)
 
 
+def connected_parts(elements: np.ndarray, nodes: int) -> np.ndarray:
+    """Return for every node the smallest node that elements connect it with, (nodes,): one number a part."""
+    part = np.arange(nodes)
+    while True:
+        smallest = part.copy()
+        np.minimum.at(smallest, elements, part[elements].min(1, keepdims=True))
+        smallest = smallest[smallest]
+        if (smallest == part).all():
+            return part
+        part = smallest
+
+
 def sum_at_nodes(index: np.ndarray, values: torch.Tensor, nodes: int) -> torch.Tensor:
     """Return for every node the sum of the values whose index names it, (nodes, ...), with the same bits every time.
 

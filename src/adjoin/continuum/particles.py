@@ -148,7 +148,7 @@ class Particles:
         """
         inputs = self.inputs(state, volume, activation, muscle, params=params)
         steps = len(activation) if self.muscles and activation is not None else steps
-        controls = inputs.controls | dict(contact.controls(self.colliders, motion, steps, state.x))
+        controls = inputs.controls | dict(contact.controls(len(self.colliders), motion, steps, state.x))
         runner = self._runner(state.x.shape[-2])
         states, outputs = runner.rollout(
             inputs.states, inputs.parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints
@@ -244,12 +244,12 @@ class Particles:
             Field("cell", "particles", (), "index"),
             Field("momentum", "particles", (dim + 1,), "temporary", "stencil"),
             Field("velocity", "nodes", (dim,)),
-            *contact.fields(self.colliders, "particles" if linked else None),
+            *contact.fields(len(self.colliders), "particles" if linked else None),
         ]
         grid = {"momentum": Read("momentum", "stencil"), "node": Read("node"), "gravity": Read("gravity")}
         take = {"x": Read("x"), "velocity": Read("velocity", "stencil")}
         if self.colliders:
-            take |= {"v": Read("v")} | contact.reads(self.colliders, linked)
+            take |= {"v": Read("v")} | contact.reads(len(self.colliders), linked)
         if self._rubs:
             fields += [Field("grip", "particles", (7,), "temporary", "stencil"), Field("rubbed", "nodes", (3,))]
             grid["grip"], take["rubbed"] = Read("grip", "stencil"), Read("rubbed", "stencil")
@@ -264,7 +264,7 @@ class Particles:
                 Field("muscle", "particles", (self.muscles, dim), "parameter"),
             ]
             scatter |= {"activation": Read("activation"), "muscle": Read("muscle")}
-        scatter |= contact.reads(self.colliders, linked)
+        scatter |= contact.reads(len(self.colliders), linked)
 
         def find_cell(x: Any) -> dict[str, Any]:
             first, _, _ = self._weights(x)
@@ -313,7 +313,7 @@ class Particles:
                 stress = stress + rest["activation"][m] * np.outer(fibers[:, m], fibers[:, m])
         mass = density * volume
         result: dict[str, Any] = {} if memory is None else {"memory'": memory}
-        touching = contact.touches(self.colliders, x, v, rest, linked)
+        touching = contact.touches(self.colliders, x, v, contact.of_point(rest, linked))
         v = v + self.dt * sum([touch.pressing * touch.normal for touch in touching], np.zeros(dim)) / mass
         grip = sum(
             [self._grip(touch) * np.array([1.0, *touch.normal, *touch.surface]) for touch in touching], np.zeros(7)
@@ -381,7 +381,7 @@ class Particles:
         """Return a particle after the step, and what colliders feel of it."""
         dim = self.dim
         _, f, weights = self._weights(x)
-        touching = contact.touches(self.colliders, x, v, motion, linked)
+        touching = contact.touches(self.colliders, x, v, contact.of_point(motion, linked))
         v = np.zeros(dim, dtype=object)
         C = np.zeros((dim, dim), dtype=object)
         impulse = np.zeros(3, dtype=object)
@@ -396,5 +396,5 @@ class Particles:
         result = {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": x + self.dt * v}
         if touching:
             forces = [t.pressing * t.normal + (self._grip(t) / self.dt) * impulse for t in touching]
-            result["wrench"] = contact.wrenches(touching, forces, linked)
+            result["wrench"] = contact.wrenches([touch.arm for touch in touching], forces, linked)
         return result

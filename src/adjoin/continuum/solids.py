@@ -15,8 +15,9 @@ import torch
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
-from adjoin.continuum import tendons
-from adjoin.continuum.bodies import BodyState, body_inputs, move_stage, node_fields, run_body
+from adjoin.continuum import attachments, tendons
+from adjoin.continuum.attachments import Attachment
+from adjoin.continuum.bodies import BodyState, Carried, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients, sum_at_nodes
 from adjoin.continuum.step_parts import Inputs, StepParts
@@ -69,6 +70,7 @@ class Solid:
         muscles: how many groups of fibers there are.
         colliders: rigid shapes that push.
         tendons: cables that pull: the nodes that each runs through, in order.
+        attachments: nodes that are held; what holds them comes after the colliders in `Motion` and in wrenches.
         atomic: contributions are added by atomic operations, in any order: the last bits differ from run to run.
     """
 
@@ -78,15 +80,22 @@ class Solid:
     muscles: int = 0
     colliders: tuple[Collider, ...] = ()
     tendons: tuple[tuple[int, ...], ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     atomic: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
         tendons.check(self.tendons, len(self.mesh.nodes))
+        attachments.check(self.attachments, len(self.mesh.nodes))
         if not 0 < self.dt <= self.stable_dt:
             raise InputError(
                 f"solid: dt {self.dt:g} is beyond stability; the largest stable one is {self.stable_dt:.3g}"
             )
+
+    @property
+    def carried(self) -> Carried:
+        """Return what pushes and holds nodes."""
+        return Carried(self.colliders, self.attachments)
 
     @property
     def stable_dt(self) -> float:
@@ -128,7 +137,7 @@ class Solid:
             tension: of each tendon in each step, (steps, *batch, tendons), N, at least 0.
             steps: how many, if neither muscles, tendons nor colliders say.
             fixed: nodes that do not move, (nodes,), bool.
-            motion: of the colliders; by default they rest at the origin.
+            motion: of the colliders and of what holds nodes; by default they rest at the origin.
             params: "shear" and "first" (Lamé's parameters), for all or each element, (*batch, elements); "load" on
                 each node, (*batch, nodes, 3), N; "gravity", (*batch, 3); "drag"; "mass" of each node.
             nodes: the rest shape in place of the mesh's, (nodes, 3); gradients pass to it.
@@ -136,7 +145,7 @@ class Solid:
             checkpoints: what to keep for the gradient.
         """
         inputs = self.inputs(state, activation, fibers, tension=tension, fixed=fixed, params=params, nodes=nodes)
-        return run_body(self._runner(), inputs, self.colliders, motion, steps, keep, checkpoints)
+        return run_body(self._runner(), inputs, self.carried, motion, steps, keep, checkpoints)
 
     def inputs(
         self,
@@ -152,7 +161,7 @@ class Solid:
         """Return what steps take, but for the motion of colliders; see `rollout`."""
         given = dict(params or {})
         parameters = solid_parameters(self.mesh, self.material, state.x, given, nodes)
-        inputs = body_inputs(state, self.dt, parameters, self.colliders, fixed, given, ("shear", "first"))
+        inputs = body_inputs(state, self.dt, parameters, self.carried, fixed, given, ("shear", "first"))
         if self.muscles:
             if activation is None or fibers is None:
                 raise InputError("solid: a rollout with muscles needs their activation and fibers")
@@ -180,8 +189,7 @@ class Solid:
         """
         corners = self.mesh.elements.shape[1]
         fields = [
-            *node_fields(self.colliders, linked),
-            Field("rest", "nodes", (3,), "parameter"),
+            *node_fields(self.carried, linked),
             Field("shear", "elements", (), "parameter"),
             Field("first", "elements", (), "parameter"),
             Field("force", "elements", (3,), "temporary", "corners"),
@@ -202,7 +210,7 @@ class Solid:
             connections.append(tendons.connection(self.atomic))
             tables[tendons.ENDS], forces["pull"] = tendons.table(self.tendons), tendons.ENDS
             sizes[tendons.SEGMENTS] = len(tables[tendons.ENDS])
-        stages.append(move_stage(self.colliders, self.dt, forces, linked))
+        stages.append(move_stage(self.carried, self.dt, forces, linked))
         return StepParts(fields, connections, [*stages], sizes, tables, "nodes")
 
     def _forces(self, **element: Any) -> dict[str, Any]:
