@@ -27,7 +27,7 @@ from adjoin.continuum.solids import Solid
 from adjoin.continuum.step_parts import StepParts
 from adjoin.dynamics.kinematics import forward_kinematics, frame_velocity, frame_velocity_of
 from adjoin.dynamics.state import State
-from adjoin.errors import InputError, StackError
+from adjoin.errors import InputError
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 
@@ -172,15 +172,9 @@ class CoupledWorld:
         parameters = inputs.parameters | {f"robot_{name}": value for name, value in passed.items()}
         streams = inputs.controls | ({"robot_control": controls} if world.model.nu else {})
         runner = self._runner(x.shape[-2], tuple(passed))
-        try:
-            found, outputs = runner.rollout(
-                states, parameters, streams, steps=len(controls), keep=keep, checkpoints=checkpoints
-            )
-        except StackError as error:
-            raise StackError(
-                f"{error}; the robot of a coupled world can have few pairs of shapes: give its Simulator "
-                "self_collision=False, or the pairs that matter as pairs="
-            ) from error
+        found, outputs = runner.rollout(
+            states, parameters, streams, steps=len(controls), keep=keep, checkpoints=checkpoints
+        )
         lead = len(batch) + (keep is not None)
         carried = {name: found.pop(f"robot_{name}").squeeze(lead) for name in world.carry}
         state = SimulatorState(carried.pop("q"), carried.pop("v"), carried, robot.start)

@@ -127,10 +127,6 @@ class CompileError(AdjoinError, RuntimeError):
     """A kernel could not be compiled or loaded on this machine."""
 
 
-class StackError(CompileError):
-    """The scratch arrays of a map do not fit the stack."""
-
-
 def unknown_name_parts(what: str, plural: str, name: str, names: Iterable[str]) -> tuple[str, str]:
     """Return the problem and the remedy of an error about a name that does not exist: the names that do."""
     names = list(names)

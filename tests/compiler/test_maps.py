@@ -16,7 +16,7 @@ from adjoin.compiler.runtime.cuda.maps import render
 from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.continuum import ParticleMaterial, Particles
 from adjoin.errors import InputError, TraceError
-from adjoin.trace import tanh
+from adjoin.trace import scan, tanh, to_float
 
 NODES, ELEMENTS, PROBES, STEPS = 37, 21, 3, 6
 
@@ -185,6 +185,42 @@ def test_atomic_sums_of_many_threads_lose_nothing(monkeypatch):
                 assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_stages_whose_arrays_exceed_the_stack_have_a_workspace():
+    """Each lane of each variant remembers a long path and walks it back; the answer has a closed form."""
+    count = 9000  # more than fits the stack
+
+    def far(x, k):
+        _, path = scan(lambda _, carry, __: (carry + k, carry), x, length=count)
+        total, _ = scan(lambda i, carry, value: (carry + value * to_float(i), None), 0.0, path)
+        return {"x'": x + 1e-12 * total}
+
+    fields = [Field("x", "nodes", (), "state"), Field("k", "nodes", (), "parameter")]
+    sequence = StepSequence(fields, [], [Stage("far", "nodes", far, {"x": Read("x"), "k": Read("k")})])
+    runner = StepRunner(sequence, {"nodes": 700}, {})
+    x = torch.randn(3, 700, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    k = torch.rand(700, dtype=torch.float64, requires_grad=True)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            last = runner.rollout({"x": x}, {"k": k}, steps=2)[0]["x"]
+            found.append([last, *torch.autograd.grad((last * x).sum(), k)])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(a.equal(b) for a, b in zip(*found, strict=True))
+    one = x
+    for _ in range(2):
+        one = one + 1e-12 * (count * (count - 1) // 2 * one + count * (count - 1) * (2 * count - 1) // 6 * k)
+    assert torch.allclose(found[0][0], one, rtol=1e-12)
+    assert torch.allclose(found[0][1], torch.autograd.grad((one * x).sum(), k)[0], rtol=1e-9)
+    target = CudaTarget(90)
+    for task in [*sequence.forward, *sequence.adjoint({"k"}).tasks]:
+        made = MapTarget(target, task.map, render)
+        rendered = made.render(task.map.program, made.lanes(64)[0])
+        assert rendered.workspace[""] >= count
+        assert ".entry kernel" in target.ptx(rendered.text)
 
 
 @pytest.mark.parametrize("atomic", [False, True])

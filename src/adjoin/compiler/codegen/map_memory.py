@@ -12,11 +12,12 @@ CHUNK = 512
 
 
 class Layout:
-    """Where the arguments of a map lie: the bindings, then the number of lanes."""
+    """Where the arguments of a map lie: the bindings, then the number of lanes and the address of the workspace."""
 
     def __init__(self, map_: Map):
         self.batch = map_.words
-        self.words = map_.words + 1
+        self.workspace = map_.words + 1
+        self.words = map_.words + 2
 
     def integer(self, name: str) -> int:
         """Return the place of a run-time integer, of which maps have none."""

@@ -49,7 +49,7 @@ class Launch:
     Attributes:
         map: the compiled map.
         lanes: members of its set.
-        words: of all its bindings, and the number of lanes.
+        words: of all its bindings, the number of lanes, and 0 where the address of the workspace goes.
         keep: the tensors, which have to live as long.
     """
 
@@ -63,7 +63,7 @@ def make_launch(compiled: Any, map_: Map, lanes: int, bindings: list[Binding]) -
     """Return a launch; the bindings are those of the accesses, then those of the tables."""
     words = [word for binding in bindings for word in binding.words]
     assert len(words) == map_.words == WORDS * len(bindings), "a binding for each access and table"
-    return Launch(compiled, lanes, (*words, lanes), tuple(binding.tensor for binding in bindings))
+    return Launch(compiled, lanes, (*words, lanes, 0), tuple(binding.tensor for binding in bindings))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from adjoin.compiler.runtime.cpu.frame import ThreadStorage
 from adjoin.compiler.runtime.cpu.kernel import host
 from adjoin.compiler.runtime.map_plan import Cells, Launch
 from adjoin.compiler.runtime.map_target import MapTarget
-from adjoin.errors import StackError
 
 WORTHWHILE = 30_000  # vector instructions a step from which a second thread pays: barriers cost about a microsecond
 
@@ -92,7 +91,7 @@ run:
   %end.0 = mul i64 %run.chunks, CHUNK
   %inside = icmp slt i64 %end.0, %lanes
   %end = select i1 %inside, i64 %end.0, i64 %lanes
-  call void %fn(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end)
+  call void %fn(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end, i64 %thread)
   br label %task
 meet:
   %goal.next = add i64 %goal, %threads
@@ -130,7 +129,7 @@ done:
 # The particles of each cell in their own order: one pass, so that sums over cells have a fixed order.
 _SORT = """
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-define void @sort(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end) {
+define void @sort(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end, i64 %thread) {
 entry:
 LOADS
   %cell.v = mul i64 %w1, %variant
@@ -181,8 +180,22 @@ done:
 """
 
 
+class MapStorage(ThreadStorage):
+    """Threads have their workspaces one after the other; a kernel finds its own by the number of its thread."""
+
+    def finish(self) -> None:
+        """Compute at the start of the kernel where its workspace is."""
+        super().finish()
+        self.prologue += [
+            f"  %workspace.elements = add i64 {self._end()}, 0",
+            "  %workspace.first = mul i64 %thread, %workspace.elements",
+            f"  %workspace.all = inttoptr i64 {self.words[self.layout.workspace]} to ptr",
+            f"  %workspace = getelementptr {self.w.lane.float}, ptr %workspace.all, i64 %workspace.first",
+        ]
+
+
 def render(map_: Map, lane: Lane) -> Rendered:
-    """Return the kernel `void kernel(words, step, variant, begin, end)` for a range of lanes, in LLVM IR."""
+    """Return the kernel `void kernel(words, step, variant, begin, end, thread)` for a range of lanes, in LLVM IR."""
     layout: Any = Layout(map_)
     w = Writer(lane)
     words = []
@@ -190,7 +203,7 @@ def render(map_: Map, lane: Lane) -> Rendered:
         words.append(w.emit(f"load i64, ptr {w.emit(f'getelementptr i64, ptr %words, i64 {i}')}"))
     memory = MapMemory(w, map_, words)
     memory.begin("%step", "%variant")
-    storage = ThreadStorage(w, layout, words)
+    storage = MapStorage(w, layout, words)
     renderer = Renderer(map_.program, w, memory, storage)
     w.line("  br label %blocks")
     w.label("blocks")
@@ -204,17 +217,18 @@ def render(map_: Map, lane: Lane) -> Rendered:
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
     w.label("done")
     w.line("  ret void")
-    head = "define void @kernel(ptr noalias %words, i64 %step, i64 %variant, i64 %begin, i64 %end) #0 {"
+    head = "define void @kernel(ptr noalias %words, i64 %step, i64 %variant, i64 %begin, i64 %end, i64 %thread) #0 {"
     bits = max(128, lane.width * lane.bits)
     attributes = f'attributes #0 = {{ nounwind alignstack={bits // 8} "min-legal-vector-width"="{bits}" }}'
-    rendered = renderer.finish(head, "", attributes)
-    if any(rendered.workspace.values()):
-        raise StackError(f"{map_.program.name}: a map's scratch arrays must fit the stack")
-    return rendered
+    return renderer.finish(head, "", attributes)
 
 
 class CpuMap:
-    """A map in memory, for one float format."""
+    """A map in memory, for one float format.
+
+    Attributes:
+        workspace: bytes that a thread needs.
+    """
 
     def __init__(self, map_: Map, bits: int, cache: Cache | None = None):
         self.map = map_
@@ -226,6 +240,7 @@ class CpuMap:
         self.library = library.link(self.engine, "kernel")
         self.address: int = self.library["kernel"]
         self.work = map_.program.work / lane.width
+        self.workspace = binary.workspace[""] * lane.width * lane.bits // 8
 
 
 @dataclass(frozen=True)
@@ -234,6 +249,7 @@ class CpuSort:
 
     address: int
     work: float = 0.0
+    workspace: int = 0
 
 
 def sort_launches(cells: Cells) -> list[Launch]:
@@ -260,10 +276,13 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
     work = sum(launch.lanes * launch.map.work for launch in launches) * variants
     largest = max(-(-launch.lanes // CHUNK) * variants for launch in launches)
     threads = 1 if work < WORTHWHILE else min(torch.get_num_threads(), largest)
+    space = torch.empty(threads * max(launch.map.workspace for launch in launches), dtype=torch.uint8)
     keep = []
     facts = [0, threads, first, count, sign, len(launches), 0, 0]
     for launch in launches:
         words = (ctypes.c_int64 * len(launch.words))(*launch.words)
+        if launch.map.workspace:
+            words[len(words) - 1] = space.data_ptr()
         keep.append(words)
         chunks = -(-launch.lanes // CHUNK)
         facts += [launch.map.address, ctypes.addressof(words), launch.lanes, chunks, chunks * variants]

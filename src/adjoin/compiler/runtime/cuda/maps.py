@@ -18,9 +18,9 @@ from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.frame import BLOCK, REGISTERS, LocalStorage
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.staging import WARP
-from adjoin.compiler.runtime.map_plan import Cells, Launch
+from adjoin.compiler.runtime.map_plan import Cells, Launch, padded
 from adjoin.compiler.runtime.map_target import MapTarget
-from adjoin.errors import InputError, StackError
+from adjoin.errors import InputError
 
 GRAPH = 64  # steps of a graph of a long run, whose own cost vanishes beside them; a quarter of it in short runs
 SMALL = 1 << 18  # lanes up to which small blocks spread better over the multiprocessors
@@ -87,17 +87,18 @@ def render(map_: Map, lane: Lane) -> Rendered:
     counter = w.emit(f"inttoptr i64 %counter to {_GLOBAL}")
     step = w.emit(f"add i64 {w.emit(f'load i64, {_GLOBAL} {counter}')}, %offset")
     storage.hide_zero()
-    memory.begin(step, w.emit(f"zext i32 {row} to i64"))
+    variant = w.emit(f"zext i32 {row} to i64")
+    members = w.emit(f"and i64 {w.emit(f'add i64 {words[layout.batch]}, {WARP - 1}')}, {-WARP}")
+    own = w.emit(f"add i64 {warp_start}, {w.emit(f'mul i64 {variant}, {members}')}")
+    storage.begin(own, memory.thread)
+    memory.begin(step, variant)
     renderer.run()
     w.line("  br label %done")
     w.label("done")
     w.line("  ret void")
     arguments = ", ".join(f"i64 {word}" for word in (*words, "%counter", "%offset"))
     head = f"define ptx_kernel void @kernel({arguments}) #0 {{"
-    rendered = renderer.finish(head, "", "attributes #0 = { nounwind }\n!0 = !{}")
-    if any(rendered.workspace.values()):
-        raise StackError(f"{map_.program.name}: a map's scratch arrays must fit the stack")
-    return rendered
+    return renderer.finish(head, "", "attributes #0 = { nounwind }\n!0 = !{}")
 
 
 # Particles take slots of their cell as they come; then a thread puts the particles of each cell in order.
@@ -248,6 +249,7 @@ class CudaSort:
     """A kernel of the sort of particles into cells."""
 
     function: ctypes.c_void_p
+    workspace: int = 0
 
 
 def sort_launches(cells: Cells) -> list[Launch]:
@@ -262,7 +264,11 @@ def sort_launches(cells: Cells) -> list[Launch]:
 
 
 class CudaMap:
-    """A map on one GPU, for one float format."""
+    """A map on one GPU, for one float format.
+
+    Attributes:
+        workspace: bytes that a thread needs.
+    """
 
     def __init__(self, map_: Map, bits: int, device: torch.device, cache: Cache | None = None):
         self.map = map_
@@ -270,6 +276,7 @@ class CudaMap:
         target = MapTarget(CudaTarget(major * 10 + minor), map_, render)
         (lane,) = target.lanes(bits)
         binary = build(map_.program, lane, target, cache or Cache())
+        self.workspace = binary.workspace[""] * lane.bits // 8
         with torch.cuda.device(device):
             torch.cuda.current_stream()  # the context exists from here on
             self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -296,7 +303,9 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
     device = launches[0].keep[0].device
     with torch.cuda.device(device):
         counter = torch.tensor([first], dtype=torch.int64, device=device)
-        calls = [_Enqueued(launch, counter, variants) for launch in launches]
+        space = max(launch.map.workspace * padded(launch.lanes) * variants for launch in launches)
+        workspace = torch.empty(space, dtype=torch.uint8, device=device)  # one launch after the other uses it
+        calls = [_Enqueued(launch, counter, variants, workspace) for launch in launches]
         length = GRAPH if count > 64 * GRAPH else GRAPH // 4
         replays = count // length if count >= 4 * length else 0
         if replays:
@@ -315,8 +324,9 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
 class _Enqueued:
     """A launch with the memory of its arguments, which the driver reads while it enqueues."""
 
-    def __init__(self, launch: Launch, counter: torch.Tensor, variants: int):
-        words = (*launch.words, counter.data_ptr(), 0)
+    def __init__(self, launch: Launch, counter: torch.Tensor, variants: int, workspace: torch.Tensor):
+        own = (*launch.words[:-1], workspace.data_ptr()) if launch.map.workspace else launch.words
+        words = (*own, counter.data_ptr(), 0)
         self.arguments = (ctypes.c_int64 * len(words))(*words)
         self.size = ctypes.c_size_t(8 * len(words))
         self.extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self.arguments), 2, ctypes.addressof(self.size), 0)
