@@ -5,7 +5,7 @@ import torch
 from arm import Arm
 
 from adjoin.rl import APG, MBPO, SAPO, Environment, PolicyEnhancement, SampleEnhancement, train
-from adjoin.rl.learners.mbpo import action_jacobian
+from adjoin.rl.gradients import action_jacobian
 from adjoin.rl.learners.replay import Replay
 
 SMALL = {"environments": 4, "iterations": 4, "progress": False}

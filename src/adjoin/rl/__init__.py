@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from adjoin.rl.gradients import clip_between_steps, diagnose
     from adjoin.rl.learner import Learner, register_learner
     from adjoin.rl.learners.apg import APG
-    from adjoin.rl.learners.mbpo import MBPO, PolicyEnhancement, SampleEnhancement
+    from adjoin.rl.learners.enhancement import PolicyEnhancement, SampleEnhancement
+    from adjoin.rl.learners.mbpo import MBPO
     from adjoin.rl.learners.sapo import SAPO
     from adjoin.rl.learners.shac import SHAC
     from adjoin.rl.random import LogUniform, Normal, Random, Randomize, Uniform
@@ -36,7 +37,8 @@ _MODULES = {
     "gradients": ("clip_between_steps", "diagnose"),
     "learner": ("Learner", "register_learner"),
     "learners.apg": ("APG",),
-    "learners.mbpo": ("MBPO", "PolicyEnhancement", "SampleEnhancement"),
+    "learners.enhancement": ("PolicyEnhancement", "SampleEnhancement"),
+    "learners.mbpo": ("MBPO",),
     "learners.sapo": ("SAPO",),
     "learners.shac": ("SHAC",),
     "random": ("LogUniform", "Normal", "Random", "Randomize", "Uniform"),

@@ -102,3 +102,20 @@ def diagnose(
         gradients = torch.autograd.grad(total, flat, allow_unused=True, materialize_grads=True)
     norms = [torch.cat(gradients[k : k + 2], -1).norm(dim=-1) for k in range(0, len(gradients), 2)]
     return Adjoints(torch.stack(norms), torch.stack(ended))
+
+
+def action_jacobian(environment: Environment, state: EnvironmentState, action: torch.Tensor) -> torch.Tensor:
+    """Return the derivative of the observation after a step, then of its reward, to the action, (n, size + 1, nu).
+
+    All rows come from one step and one gradient, in a batch that is as many times larger.
+    """
+    n, rows = len(state), environment.observation_size + 1
+    with torch.enable_grad():
+        wide = state.detach().map(lambda x: x.repeat_interleave(rows, 0))
+        repeated = action.detach().repeat_interleave(rows, 0).requires_grad_()
+        step = environment.step(wide, repeated)
+        outputs = torch.cat([environment.observe(step.state), step.reward[:, None]], -1)
+        index = torch.arange(rows, device=action.device).repeat(n)
+        chosen = outputs.gather(1, index[:, None]).sum()
+        (gradient,) = torch.autograd.grad(chosen, repeated)
+    return gradient.nan_to_num(0.0, 0.0, 0.0).unflatten(0, (n, rows))

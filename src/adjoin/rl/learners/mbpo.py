@@ -7,20 +7,21 @@ Sample enhancement makes more samples around each true one, by its first-order a
 replaces the gradient of the critic to the action by that of the simulator: dr/da + γ dQ(s', μ(s'))/ds' ds'/da.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from adjoin.rl.environment import Environment, EnvironmentState
+from adjoin.rl.capture import Captured
+from adjoin.rl.gradients import action_jacobian
 from adjoin.rl.learner import Learner, Options, register_learner
 from adjoin.rl.learners.dynamics_model import DynamicsModel
 from adjoin.rl.learners.replay import Replay
 from adjoin.rl.learners.sapo import Pair, Temperature
 from adjoin.rl.networks import SquashedActor, perceptron
-from adjoin.rl.optimizer import adam
+from adjoin.rl.optimizer import adam, state_tensors
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class MBPOOptions(Options):
         one_row: Whether only one random row of the Jacobian is used, times the number of rows, and clipped to ±10: what
             the authors' code did where their paper has all of it.
         policy_enhancement: Whether the actor climbs the gradient through the simulator.
+        graph: Whether collection, updates and the fit of the model are one CUDA graph each, on GPUs.
     """
 
     iterations: int = 100
@@ -78,23 +80,7 @@ class MBPOOptions(Options):
     extra_spread: float = 1e-2
     one_row: bool = False
     policy_enhancement: bool = False
-
-
-def action_jacobian(environment: Environment, state: EnvironmentState, action: torch.Tensor) -> torch.Tensor:
-    """Return the derivative of the observation after a step, then of its reward, to the action, (n, size + 1, nu).
-
-    All rows come from one step and one gradient, in a batch that is as many times larger.
-    """
-    n, rows = len(state), environment.observation_size + 1
-    with torch.enable_grad():
-        wide = state.detach().map(lambda x: x.repeat_interleave(rows, 0))
-        repeated = action.detach().repeat_interleave(rows, 0).requires_grad_()
-        step = environment.step(wide, repeated)
-        outputs = torch.cat([environment.observe(step.state), step.reward[:, None]], -1)
-        index = torch.arange(rows, device=action.device).repeat(n)
-        chosen = outputs.gather(1, index[:, None]).sum()
-        (gradient,) = torch.autograd.grad(chosen, repeated)
-    return gradient.nan_to_num(0.0, 0.0, 0.0).unflatten(0, (n, rows))
+    graph: bool = True
 
 
 @register_learner
@@ -131,7 +117,8 @@ class MBPO(Learner):
         place = {"dtype": self.environment.dtype, "device": self.environment.device}
         self.real = Replay(self.options.capacity, {**shapes, **jacobian}, **place)
         self.imagined = Replay(self.options.capacity, shapes, **place)
-        self.count = 0
+        self.count, self._imagines = 0, False
+        self._graphs: dict[tuple[str, bool], Captured] = {}
 
     @property
     def steps_per_iteration(self) -> int:
@@ -146,25 +133,47 @@ class MBPO(Learner):
         """Act for an epoch, and train after each action."""
         numbers: dict[str, torch.Tensor] = {}
         for _ in range(self.options.epoch_steps):
-            self._collect()
+            explores = self.count < self.options.exploration_steps
+            self._recorded("collect", explores, lambda explores=explores: self._collect(explores))()
             self.count += 1
             if self.count < self.options.exploration_steps:
                 continue
             if self.options.model and self.count % self.options.model_every == 0:
                 numbers["model_loss"] = self._train_model()
-            for _ in range(self.options.updates):
-                numbers |= self._update()
+            numbers |= self._recorded("update", self._imagines, self._updates)()
         return dict(sorted(numbers.items()))
+
+    def _recorded(self, what: str, how: bool, function: Callable[[], Any]) -> Captured:
+        """Return a part of an iteration, which is one CUDA graph on GPUs."""
+        if (what, how) not in self._graphs:
+            self._state = self.vector.tensors()
+            changed = {
+                "collect": [*self._state, self.episodes.running, self.episodes.steps, self.episodes.sums],
+                "update": self._weights("critic", "actor", "temperature", "target"),
+                "model": self._weights("model"),
+            }[what]
+            changed.append(self.real.place)
+            self._graphs[what, how] = Captured(
+                function, self.environment.device, [self.generator], lambda: changed, self.options.graph
+            )
+        return self._graphs[what, how]
+
+    def _weights(self, *names: str) -> list[torch.Tensor]:
+        """Return what the training of some networks changes."""
+        optimizers = [self.optimizers[name] for name in names if name in self.optimizers]
+        weights = [x for name in names for x in self.modules[name].parameters()]
+        return [*weights, *[x for each in optimizers for x in state_tensors(each)]]
 
     # Data
 
     @torch.no_grad()
-    def _collect(self) -> None:
+    def _collect(self, explores: bool) -> None:
         options, environment, vector = self.options, self.environment, self.vector
         observation = vector.observe()
-        if self.count < options.exploration_steps:
-            action = 2.0 * torch.rand(len(observation), environment.action_size, generator=self.generator) - 1.0
-            action = action.to(observation)
+        if explores:
+            shape = (len(observation), environment.action_size)
+            share = torch.rand(shape, generator=self.generator, dtype=observation.dtype, device=observation.device)
+            action = 2.0 * share - 1.0
         else:
             action, _ = self.actor.sample(observation, self.generator)
         jacobian = None
@@ -180,6 +189,7 @@ class MBPO(Learner):
         if options.policy_enhancement and jacobian is not None:
             row["jacobian"] = jacobian
         self.real.add(row)
+        vector.store(self._state)
 
     def _extra(self, row: Mapping[str, torch.Tensor], jacobian: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return samples around true ones, by their first-order approximation (Qiao et al., section 5)."""
@@ -204,13 +214,10 @@ class MBPO(Learner):
         options = self.options
         loss = torch.zeros(())
         self.model.normalize(self.real.all("observation"), self.real.all("action"))
+        fit = self._recorded("model", True, self._fit_model)
         for _ in range(options.model_updates):
-            batch = self.real.sample(options.batch * options.ensemble, self.generator)
-            with torch.enable_grad():
-                loss = self.model.loss(batch)
-                self.model.zero_grad()
-                loss.backward()
-            self.optimizers["model"].step()
+            loss = fit()
+        self._imagines = True
         with torch.no_grad():
             observation = self.real.sample(options.model_rollouts, self.generator)["observation"]
             for _ in range(options.model_steps):
@@ -224,15 +231,30 @@ class MBPO(Learner):
                     break
         return loss.detach()
 
+    def _fit_model(self) -> torch.Tensor:
+        batch = self.real.sample(self.options.batch * self.options.ensemble, self.generator)
+        with torch.enable_grad():
+            loss = self.model.loss(batch)
+            self.model.zero_grad()
+            loss.backward()
+        self.optimizers["model"].step()
+        return loss.detach()
+
     # Updates
+
+    def _updates(self) -> dict[str, torch.Tensor]:
+        """Do the updates of the policy that follow an action."""
+        numbers: dict[str, torch.Tensor] = {}
+        for _ in range(self.options.updates):
+            numbers = self._update()
+        return numbers
 
     def _update(self) -> dict[str, torch.Tensor]:
         options = self.options
-        true = options.batch if not len(self.imagined) else max(1, round(options.real_share * options.batch))
-        if options.policy_enhancement:
-            true = options.batch
+        mixes = self._imagines and not options.policy_enhancement
+        true = max(1, round(options.real_share * options.batch)) if mixes else options.batch
         batch = self.real.sample(true, self.generator)
-        if len(self.imagined) and true < options.batch:
+        if true < options.batch:
             other = self.imagined.sample(options.batch - true, self.generator)
             batch = {name: torch.cat([batch[name], x]) for name, x in other.items()}
         with torch.enable_grad():
@@ -296,34 +318,5 @@ class MBPO(Learner):
         self.count = int(tensors["count"])
         self.real.load(tensors["real"])
         self.imagined.load(tensors["imagined"])
-
-
-@dataclass(frozen=True)
-class SampleEnhancementOptions(MBPOOptions):
-    """Options of sample enhancement: nine more samples around each true one."""
-
-    extra_samples: int = 9
-
-
-@register_learner
-class SampleEnhancement(MBPO):
-    """Model-based policy optimization with sample enhancement."""
-
-    name = "sample_enhancement"
-    Options = SampleEnhancementOptions
-
-
-@dataclass(frozen=True)
-class PolicyEnhancementOptions(MBPOOptions):
-    """Options of policy enhancement."""
-
-    policy_enhancement: bool = True
-    model: bool = False
-
-
-@register_learner
-class PolicyEnhancement(MBPO):
-    """Soft actor-critic whose actor climbs the gradient through the simulator: policy enhancement."""
-
-    name = "policy_enhancement"
-    Options = PolicyEnhancementOptions
+        self._imagines = len(self.imagined) > 0
+        self._graphs.clear()  # the environments are in other tensors now

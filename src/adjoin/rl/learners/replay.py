@@ -16,42 +16,44 @@ class Replay:
     """
 
     def __init__(self, capacity: int, shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype, device: torch.device):
-        self.capacity, self.first, self.count = capacity, 0, 0
-        self._device = device
+        self.capacity = capacity
+        # Where the next sample goes and how many there are; on the device, so that a CUDA graph may add and draw.
+        self.place = torch.zeros(2, dtype=torch.int64, device=device)
         self._data = {
             name: torch.empty((capacity, *shape), dtype=dtype, device=device) for name, shape in shapes.items()
         }
 
     def __len__(self) -> int:
-        return self.count
+        return int(self.place[1])
 
     def add(self, row: Mapping[str, torch.Tensor]) -> None:
         """Add samples (n, ...); the oldest make room. More than there is room for leaves the last of them."""
         n = min(len(next(iter(row.values()))), self.capacity)
-        index = (self.first + torch.arange(n, device=self._device)) % self.capacity
+        index = (self.place[0] + torch.arange(n, device=self.place.device)) % self.capacity
         for name, data in self._data.items():
             if name in row:
                 data[index] = row[name][-n:]
             else:
                 data[index] = 0.0
-        self.first = (self.first + n) % self.capacity
-        self.count = min(self.count + n, self.capacity)
+        self.place[0].add_(n).remainder_(self.capacity)
+        self.place[1].add_(n).clamp_(max=self.capacity)
 
     def sample(self, n: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
         """Draw n samples with replacement."""
-        index = torch.randint(self.count, (n,), generator=generator, device=self._device)
+        share = torch.rand(n, generator=generator, device=self.place.device, dtype=torch.float64)
+        index = (share * self.place[1]).long()
         return {name: data[index] for name, data in self._data.items()}
 
     def all(self, name: str) -> torch.Tensor:
         """Return one tensor of all samples."""
-        return self._data[name][: self.count]
+        return self._data[name][: len(self)]
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return everything, for a checkpoint."""
-        return {"place": torch.tensor([self.first, self.count]), **{k: x[: self.count] for k, x in self._data.items()}}
+        return {"place": self.place, **{k: x[: len(self)] for k, x in self._data.items()}}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Continue from what `tensors` returned."""
-        self.first, self.count = tensors["place"].tolist()
+        self.place.copy_(tensors["place"])
         for name, data in self._data.items():
-            data[: self.count] = tensors[name].to(data.device)
+            data[: len(self)] = tensors[name].to(data.device)

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from adjoin.constraints.compliant import Compliant
 from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Actuator, Body, Frame, Geometry
 from adjoin.rl.environment import EnvironmentState
 from adjoin.rl.task import register_task
 from adjoin.rl.tasks.locomotion import Locomotion
+from adjoin.rl.tasks.physics import SOFT_GROUND
 from adjoin.spatial import inertia
 from adjoin.spatial.vector import IDENTITY, ZERO
 
@@ -166,7 +166,7 @@ class Humanoid(Locomotion):
     angles = (0.0,) * 21
 
     def __init__(self):
-        super().__init__(humanoid(), contact=Compliant(stiffness=500.0, depth=5e-3, transition=0.1))
+        super().__init__(humanoid(), contact=SOFT_GROUND)
 
     def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
         """Return the speed along x, bonuses for an upright base at its height, and a small cost of actions."""

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from adjoin.compiler.runtime.function import function
-from adjoin.constraints.compliant import Compliant
+from adjoin.constraints.solver import Solver
 from adjoin.model.model import Model
 from adjoin.rl.environment import EnvironmentState
 from adjoin.rl.random import Random
 from adjoin.rl.task import Start, Task, register_task
-from adjoin.rl.tasks.physics import contact_simulator, rescaled
+from adjoin.rl.tasks.physics import SOFT_GROUND, contact_simulator, rescaled
 from adjoin.robots import load
 from adjoin.spatial.rotation import from_quaternion
 from adjoin.spatial.vector import apply
@@ -87,7 +87,7 @@ class Ant(Locomotion):
 
     def __init__(self):
         model = rescaled(load("ant"), density=200.0, armature=0.05, damping=1.0, actuator_gear=200.0)
-        super().__init__(model, contact=Compliant(stiffness=500.0, depth=5e-3, transition=0.1))
+        super().__init__(model, contact=SOFT_GROUND)
 
     def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
         """Return the speed along x, and bonuses for an upright base."""
@@ -101,7 +101,11 @@ class Ant(Locomotion):
 
 @register_task
 class SeedAnt(Locomotion):
-    """The Ant of Qiao et al. (ICML 2021): 27 observations, 0.05 s an action, reward dx/0.05 - 0.5 |a|² + 1."""
+    """The Ant of Qiao et al. (ICML 2021): 27 observations, 0.05 s an action, reward dx/0.05 - 0.5 |a|² + 1.
+
+    Args:
+        contact: The solver of contacts; by default MuJoCo's soft contact.
+    """
 
     name = "ant2021"
     decimation = 5
@@ -109,9 +113,9 @@ class SeedAnt(Locomotion):
     angles = (0.0,) * 8
     scatter = (0.0, 0.0, 0.1, 0.1)
 
-    def __init__(self):
+    def __init__(self, contact: Solver | None = None):
         super().__init__(load("ant"))
-        self.simulator = contact_simulator(load("ant"), 0.01)
+        self.simulator = contact_simulator(load("ant"), 0.01, **({} if contact is None else {"contact": contact}))
 
     def start(self, n: int, random: Random) -> Start:
         """Begin at the height of 0.75 m with joints near 0."""

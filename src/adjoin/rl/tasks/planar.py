@@ -7,25 +7,25 @@ import torch
 from adjoin.rl.environment import EnvironmentState
 from adjoin.rl.random import Random
 from adjoin.rl.task import Start, Task, register_task
-from adjoin.rl.tasks.physics import contact_simulator
+from adjoin.rl.tasks.physics import SOFT_GROUND, contact_simulator
 from adjoin.robots import load
 
 
 class Planar(Task):
-    """A robot in the x-z plane is to run along x. The observation has all of q but x, and v.
+    """A robot in the x-z plane is to run along x, on soft ground. The observation has all of q but x, and v.
 
     Attributes:
         robot: The name of the robot.
         scatter: How far starts are from the usual pose, evenly on both sides: joints and velocities.
     """
 
-    decimation = 4
+    decimation = 8
     robot: str
     scatter = (0.05, 0.05)
 
     def __init__(self):
         model = load(self.robot)
-        self.simulator = contact_simulator(model, 1.0 / 60.0 / self.decimation)
+        self.simulator = contact_simulator(model, 1.0 / 60.0 / self.decimation, contact=SOFT_GROUND)
         self._usual = model.keyframes[0].q
         self._height = self._usual[1]
 
