@@ -10,6 +10,9 @@ dynamics    inverse dynamics, mass matrix and operational-space inertia of the G
 ppo         the same tasks by PPO of rsl_rl, as a control
 go2         the Go2 walks on command on random terrain, by PPO of rsl_rl
 pendulum    policy enhancement on n-link pendulums (Table 4 of Qiao et al., ICML 2021)
+samples     sample enhancement, MBPO, SAC and PPO on their ant (Figure 5)
+transfer    policies trained here act in MuJoCo (Table 5)
+processes   two processes against one, on two cores
 """
 
 from report import run_sections
@@ -22,6 +25,9 @@ SECTIONS = {
     "ppo": "rl_ppo.ppo",
     "go2": "rl_ppo.go2",
     "pendulum": "rl_pendulum.policy_enhancement",
+    "samples": "rl_samples.sample_enhancement",
+    "transfer": "rl_transfer.transfer",
+    "processes": "rl_processes.two_processes",
 }
 
 if __name__ == "__main__":
