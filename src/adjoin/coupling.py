@@ -8,14 +8,13 @@ sequence of maps: one loop on a CPU, one graph on a GPU.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
-from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, after
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState
@@ -24,7 +23,7 @@ from adjoin.continuum.colliders import GROUP, GROUPS, MOTION
 from adjoin.continuum.mesh import connected_parts
 from adjoin.continuum.particles import Particles, ParticleState
 from adjoin.continuum.solids import Solid
-from adjoin.continuum.step_parts import StepParts
+from adjoin.continuum.step_parts import Runner, StepParts
 from adjoin.dynamics.kinematics import forward_kinematics, frame_velocity, frame_velocity_of
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
@@ -182,7 +181,7 @@ class CoupledWorld:
 
     # One step ---------------------------------------------------------------------------------------------------------
 
-    def _runner(self, count: int, passed: tuple[str, ...]) -> StepRunner:
+    def _runner(self, count: int, passed: tuple[str, ...]) -> Runner:
         key = (count, passed)
         if key not in self._cache:
             self._cache[key] = self._parts(count, passed).runner()
@@ -224,7 +223,7 @@ class CoupledWorld:
         tables = dict(parts.tables)
         tables[GROUP] = (np.arange(points) // size)[:, None]
         tables[ROBOT] = np.zeros((groups, 1), np.int64)
-        return StepParts(fields, connections, stages, sizes, tables, parts.points, parts.capacity)
+        return replace(parts, fields=fields, connections=connections, stages=stages, sizes=sizes, tables=tables)
 
     def _kinematics(self, q: Any, v: Any, **params: Any) -> dict[str, Any]:
         """Return where the colliders are and how they move."""

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
-from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Field, Read, Stage
 from adjoin.continuum import attachments
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.colliders import Collider, Motion
-from adjoin.continuum.step_parts import Inputs
+from adjoin.continuum.step_parts import Inputs, Runner
 from adjoin.errors import InputError
 
 
@@ -145,7 +144,7 @@ def body_inputs(
 
 
 def run_body(
-    runner: StepRunner,
+    runner: Runner,
     inputs: Inputs,
     carried: Carried,
     motion: Motion | None,

@@ -3,21 +3,21 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
-from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
 from adjoin.continuum import attachments
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState, Carried, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import sum_at_nodes
-from adjoin.continuum.self_contact import PAIRS, TOUCHING, SelfContact
-from adjoin.continuum.step_parts import Inputs, StepParts
+from adjoin.continuum.self_contact import PAIRS, SelfContact, TouchingRunner
+from adjoin.continuum.step_parts import Inputs, Runner, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import atan2, sqrt
 
@@ -148,49 +148,7 @@ class Cloth:
             checkpoints: what to keep for the gradient.
         """
         inputs = self.inputs(state, fixed=fixed, params=params)
-        if self.self_contact is not None:
-            return self._touching(self.self_contact, state, inputs, motion, steps, keep, checkpoints)
         return run_body(self._runner(), inputs, self.carried, motion, steps, keep, checkpoints)
-
-    def _touching(
-        self,
-        touch: SelfContact,
-        state: BodyState,
-        inputs: Inputs,
-        motion: Motion | None,
-        steps: int | None,
-        keep: int | None,
-        checkpoints: Checkpoints | None,
-    ) -> BodyState:
-        """Run steps in segments; at the start of each, pairs that may touch are found."""
-        count = len(motion.position) if motion is not None else steps
-        if count is None:
-            raise InputError("cloth: a rollout needs steps, or the motion of its colliders")
-        if keep is not None and (keep < 1 or count % keep):
-            raise InputError(f"keep must divide the {count} steps, got {keep}")
-        lightest = inputs.parameters["mass"].min().item()
-        if touch.stiffness * self.dt**2 > lightest or touch.damping * self.dt > lightest:
-            raise InputError(
-                f"cloth: a node of {lightest:.3g} kg and steps of {self.dt:g} s allow a stiffness of self-contact of "
-                f"at most {lightest / self.dt**2:.3g} N/m and a damping of at most {lightest / self.dt:.3g} N s/m"
-            )
-        segment = touch.segment(count, keep)
-        kept, wrenches = [state], []
-        triangles = np.asarray(self.triangles)
-        for first in range(0, count, segment):
-            length = min(segment, count - first)
-            pairs = touch.pairs(triangles, state.x, state.v, length * self.dt)
-            runner = self._runner().with_tables({PAIRS: len(pairs)}, {TOUCHING: pairs})
-            now = inputs._replace(states={"x": state.x, "v": state.v})
-            part = None if motion is None else motion.part(first, length)
-            state = run_body(runner, now, self.carried, part, length, None, checkpoints)
-            wrenches.append(state.wrench)
-            if keep is not None and (first + length) % keep == 0:
-                kept.append(state)
-        wrench = torch.cat([one for one in wrenches if one is not None]) if len(self.carried) else None
-        if keep is None:
-            return BodyState(state.x, state.v, wrench)
-        return BodyState(torch.stack([one.x for one in kept]), torch.stack([one.v for one in kept]), wrench)
 
     def inputs(
         self,
@@ -214,7 +172,7 @@ class Cloth:
         """Return the state that steps leave."""
         return BodyState(states["x"], states["v"])
 
-    def _runner(self) -> StepRunner:
+    def _runner(self) -> Runner:
         if "runner" not in self._cache:
             self._cache["runner"] = self.parts().runner()
         return self._cache["runner"]
@@ -226,8 +184,6 @@ class Cloth:
             linked: whether links of a robot carry the colliders.
             count: of points; the cloth has it.
         """
-        if linked and self.self_contact is not None:
-            raise InputError("cloth: one that touches itself cannot be coupled with a robot; give it a motion")
         hinges = self.hinges
         fields = [
             *node_fields(self.carried, linked),
@@ -253,12 +209,18 @@ class Cloth:
         ]
         if self.self_contact is not None:
             fields += self.self_contact.fields()
-            connections.append(self.self_contact.connection())
-            stages.append(self.self_contact.stage(self.dt))
-            forces["repelled"] = TOUCHING
-            sizes[PAIRS], tables[TOUCHING] = 1, np.array([[0, 0, 0, 0]])  # each segment has its own
+            connections += self.self_contact.connections()
+            stages += self.self_contact.stages(self.dt)
+            for pairs, force in PAIRS.items():
+                forces[force] = f"{pairs}_nodes"
+                sizes[pairs], tables[f"{pairs}_nodes"] = 1, np.array([[0, 0, 0, 0]])  # each segment has its own
         stages.append(move_stage(self.carried, self.dt, forces, linked))
-        return StepParts(fields, connections, [*stages], sizes, tables, "nodes")
+        touching = None
+        if self.self_contact is not None:
+            touching = partial(
+                TouchingRunner, touch=self.self_contact, triangles=np.asarray(self.triangles), dt=self.dt
+            )
+        return StepParts(fields, connections, [*stages], sizes, tables, "nodes", in_segments=touching)
 
 
 def _stretch(x: Any, rest: Any, young: Any, poisson: Any) -> dict[str, Any]:

@@ -13,14 +13,13 @@ import numpy as np
 import torch
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
-from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage
 from adjoin.continuum import attachments, tendons
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState, Carried, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients, sum_at_nodes
-from adjoin.continuum.step_parts import Inputs, StepParts
+from adjoin.continuum.step_parts import Inputs, Runner, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import log
 
@@ -175,7 +174,7 @@ class Solid:
         """Return the state that steps leave."""
         return BodyState(states["x"], states["v"])
 
-    def _runner(self) -> StepRunner:
+    def _runner(self) -> Runner:
         if "runner" not in self._cache:
             self._cache["runner"] = self.parts().runner()
         return self._cache["runner"]

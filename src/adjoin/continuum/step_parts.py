@@ -1,14 +1,32 @@
 """What a time step of a soft body is made of, so that it can run alone or as a part of a larger step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Sort, Stage, StepSequence
+
+
+class Runner(Protocol):
+    """What runs steps; see `StepRunner`."""
+
+    def rollout(
+        self,
+        state: Mapping[str, torch.Tensor],
+        parameters: Mapping[str, torch.Tensor],
+        controls: Mapping[str, torch.Tensor],
+        *,
+        steps: int | None = None,
+        keep: int | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Return the states and the outputs of steps."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +41,7 @@ class StepParts:
         tables: see `StepRunner`.
         points: the set that colliders push.
         capacity: particles that fit a cell.
+        in_segments: makes the runner of steps whose tables change on the way from the one that has them fixed.
     """
 
     fields: list[Field]
@@ -32,11 +51,13 @@ class StepParts:
     tables: Mapping[str, np.ndarray]
     points: str
     capacity: int = 64
+    in_segments: Callable[[StepRunner], "Runner"] | None = None
 
-    def runner(self) -> StepRunner:
+    def runner(self) -> "Runner":
         """Return the step as one that runs."""
         sequence = StepSequence(self.fields, self.connections, self.stages)
-        return StepRunner(sequence, self.sizes, self.tables, self.capacity)
+        runner = StepRunner(sequence, self.sizes, self.tables, self.capacity)
+        return runner if self.in_segments is None else self.in_segments(runner)
 
 
 class Inputs(NamedTuple):
