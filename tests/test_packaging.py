@@ -109,5 +109,18 @@ def test_using_names_of_the_package_does_not_import_torchs_compiler():
     assert done.stdout.strip() == "False"
 
 
+def test_a_first_gradient_does_not_import_sympy():
+    """Some of torch's small functions do; it takes a second."""
+    program = """
+import sys, torch, adjoin
+sim = adjoin.Simulator(adjoin.robots.load("ball"), 1e-3)
+mass = torch.ones(1, requires_grad=True)
+sim.step(sim.state(torch.tensor([0, 0, 0.05, 1, 0, 0, 0]), batch=3), params={"mass": mass}).v.sum().backward()
+print("sympy" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_everything_that_is_exported_is_there():
     assert [name for name in adjoin.__all__ if getattr(adjoin, name, None) is None] == []

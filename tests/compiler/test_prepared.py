@@ -67,6 +67,19 @@ def test_a_call_is_prepared_for_its_signature_only():
     assert not vmap(lambda a, b: torch.tensor(len(recognized(a, b))), out_dims=None)(x[None], y[None])
 
 
+def test_one_tensor_passed_twice_is_a_signature_of_its_own():
+    x, y, z = tensors((5, 3), (5, 3), (5, 3))
+    assert len(recognized(x, x)) == 0
+    check(x, x)
+    assert len(recognized(x, x)) == len(recognized(z, z)) == 1
+    assert not recognized(x, y)
+    check(x, y)
+    assert len(recognized(x, y)) == len(recognized(x, x)) == 1
+    assert recognized(x, y) != recognized(x, x)
+    (gradient,) = torch.autograd.grad(check(w := z.clone().requires_grad_(), w)["dot"].sum(), w)
+    torch.testing.assert_close(gradient, 2.0 * z)
+
+
 @pytest.mark.parametrize(
     "shapes", [((4, 3), (4, 3)), ((3,), (3,)), ((1, 3), (1, 3)), ((4, 3), (3,)), ((4, 1, 3), (2, 3))]
 )

@@ -8,6 +8,7 @@ import torch
 
 import adjoin
 from adjoin import PerEnvironment, PerStep
+from adjoin.compiler.runtime.kernel import Kernel
 from adjoin.errors import InputError
 
 MODEL = adjoin.robots.load("two_link").with_motors()
@@ -125,3 +126,28 @@ def test_a_simulator_that_was_called_can_be_copied():
     assert torch.equal(copy.deepcopy(other).step(state, control).q, plain.q)
     assert torch.equal(pickle.loads(pickle.dumps(other)).step(state, control).q, plain.q)
     assert torch.equal(SIM.step(state, control, **named).q, expected.q)
+
+
+def test_a_loop_of_steps_has_one_backward_kernel(monkeypatch):
+    """Its last step has no gradient of v, its first none to the state. A mix asked for alone has its own kernel."""
+    asked = []
+    derive = Kernel.vjp
+    monkeypatch.setattr(Kernel, "vjp", lambda self, *mix: asked.append((self.key, mix)) or derive(self, *mix))
+
+    def loss(sim, gains, steps):
+        state = sim.state(torch.linspace(-1.0, 1.0, 2 * COUNT, dtype=torch.float64).reshape(COUNT, 2))
+        for _ in range(steps):
+            state = sim.step(state, torch.tanh(torch.cat([state.q, state.v], -1) @ gains))
+        return state.q.square().sum()
+
+    gains = random(4, 2).requires_grad_()
+    loops = adjoin.Simulator(MODEL, dt=1e-2, pairs=[])
+    torch.autograd.gradcheck(lambda gains: loss(loops, gains, STEPS), gains)
+    assert len(set(asked)) == 1
+    asked.clear()
+    single = adjoin.Simulator(MODEL, dt=2e-2, pairs=[])  # another program, which has no kernels yet
+    for steps in (1, STEPS, 2):
+        torch.autograd.gradcheck(lambda gains, steps=steps: loss(single, gains, steps), gains)
+    (alone, _), (together, _) = dict.fromkeys(mix for _, mix in asked)
+    assert sum(alone) == 1
+    assert all(together)

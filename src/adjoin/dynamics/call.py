@@ -272,8 +272,8 @@ def _checked(model: Model, inputs: Sequence[torch.Tensor], params: Mapping[str, 
         if isinstance(value, torch.Tensor) and (parameter := parameters.find(name)):
             batches.append(value.shape[: max(0, value.ndim - len(parameters.shape(model, parameter)))])
     try:
-        batch = torch.broadcast_shapes(*batches)
-    except RuntimeError:
+        batch = np.broadcast_shapes(*batches)  # torch's imports sympy
+    except ValueError:
         batch = inputs[0].shape[:-1]
     return model.check_parameters(params, tuple(batch))
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 
 from adjoin.errors import InputError, ModelError, Subject
@@ -273,8 +274,8 @@ def check_shape(name: str, value: object, wanted: tuple[int, ...], batch: tuple[
     if lead < 0 or tuple(value.shape[lead:]) != wanted:
         raise InputError(f"{wrong} after any batch dimensions")
     try:
-        joint = torch.broadcast_shapes(value.shape[:lead], batch)
-    except RuntimeError:
+        joint = np.broadcast_shapes(value.shape[:lead], batch)  # torch's imports sympy
+    except ValueError:
         joint = None
     if joint is None or tuple(joint) != batch:
         raise InputError(f"{wrong} after batch dimensions that broadcast to {batch}")

@@ -578,7 +578,13 @@ class Simulator:
 
         of_world.__name__ = f"{name}({self.model.name})"
         key = (name, self.world, added_functions())
-        return self._kernels.get((name, tuple(shapes.items())), lambda: Function(of_world, {**shapes, **more}, key))
+        together = (
+            *self.world.carry,
+            "control",
+        )  # gradients of a loop of steps: not to its start, and not to what ends it
+        return self._kernels.get(
+            (name, tuple(shapes.items())), lambda: Function(of_world, {**shapes, **more}, key, together)
+        )
 
     def _call(
         self,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from adjoin.compiler.ir.program import TensorSpec
@@ -73,8 +74,8 @@ def _common_batch(q: torch.Tensor, v: torch.Tensor, batch: int | Sequence[int] |
     """The shape of the batch that q and v are expanded to."""
     shapes = [q.shape[:-1], v.shape[:-1], *([] if batch is None else [_batch_shape(batch)])]
     try:
-        shape = torch.broadcast_shapes(*shapes)
-    except RuntimeError:
+        shape = np.broadcast_shapes(*shapes)  # torch's imports sympy
+    except ValueError:
         shape = None
     if shape is None or (batch is not None and tuple(shape) != shapes[-1]):
         sizes = " and ".join(str(tuple(size)) for size in shapes[:2])
@@ -178,5 +179,5 @@ def _spell(place: int, batch: Sequence[int]) -> str:
     """Which environment a flat index is, for messages; nothing where there is one."""
     if not batch:
         return ""
-    index = [int(x) for x in torch.unravel_index(torch.tensor(place), tuple(batch))]
+    index = [int(x) for x in np.unravel_index(place, tuple(batch))]  # torch's imports sympy
     return f"environment {index[0] if len(index) == 1 else tuple(index)}: "

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +56,19 @@ class Function:
         inputs: see `function`.
         key: everything that decides what the function computes; with it, a process that finds the kernel in the cache
             does not trace. See `stored`.
+        together: names of inputs whose gradients are wanted in many mixes, which one kernel serves. See `Kernel.pull`.
 
     Attributes:
         kernel: the compiled program and its derivatives.
     """
 
-    def __init__(self, traced: Callable[..., Any], inputs: dict[str, Any], key: tuple[Any, ...] | None = None):
+    def __init__(
+        self,
+        traced: Callable[..., Any],
+        inputs: dict[str, Any],
+        key: tuple[Any, ...] | None = None,
+        together: Collection[str] = (),
+    ):
         self.name = getattr(traced, "__name__", "function")
         self._integers = [name for name, shape in inputs.items() if shape is Integer or isinstance(shape, Integer)]
         self._specs = [_spec(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
@@ -76,7 +83,7 @@ class Function:
 
         program, self._structure = stored(None if key is None else ("function", name, specs, integers, *key), make)
         with uncollected():
-            self.kernel = Kernel(program)
+            self.kernel = Kernel(program, tuple([spec.name in together for spec in specs]) if together else None)
         self._plain = [(len(spec.shape), spec.shape) for spec in self._specs]
         self._arity = -1 if self._integers else len(self._specs)
         self._streams = any(spec.steps is not None for spec in self._specs)

@@ -26,7 +26,7 @@ PATIENCE = 32  # calls of other signatures after which one of them takes the pla
 
 
 Run = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
-Pulls = dict[Any, tuple["Kernel", list[int], list[int]]]
+Pulls = dict[Any, tuple["Kernel", list[int], list[int], list[torch.Tensor | None]]]
 
 
 class Kernel:
@@ -36,11 +36,13 @@ class Kernel:
         program: what it computes.
         key: a hash of that and of how it is differentiated.
         shared: for each input, whether it is one for the whole batch.
+        together: for each input, whether its gradient comes with those of the others of which this holds, see `pull`.
         prepared: for the signatures of the latest calls, what recognizes one, and the call made ready for it.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, together: tuple[bool, ...] | None = None):
         self.program = program
+        self.together = together
         self.key = program.key
         self.shared = tuple(spec.shared for spec in program.inputs)
         self._variants: BoundedCache[Any] = BoundedCache(VARIANTS)
@@ -68,7 +70,7 @@ class Kernel:
         return self._with_shared(shared)
 
     def _with_shared(self, shared: tuple[bool, ...]) -> "Kernel":
-        return self._variants.get(("shared", shared), lambda: Kernel(self.program.with_shared(shared)))
+        return self._variants.get(("shared", shared), lambda: Kernel(self.program.with_shared(shared), self.together))
 
     def without_sums(self) -> "Kernel":
         """Return the kernel that gives the gradients of shared inputs for each environment."""
@@ -80,6 +82,29 @@ class Kernel:
         """Return the kernel of the vector-Jacobian product, see `adjoin.compiler.autodiff.derivatives.vjp`."""
         program = self.program  # the derivative may hold it, but not this kernel
         return self._derivative(("vjp", wanted, seeded), lambda: vjp(program, wanted, seeded))
+
+    def pull(self, wanted: tuple[bool, ...], seeded: tuple[bool, ...]) -> tuple["Kernel", list[int], tuple[bool, ...]]:
+        """Return a kernel of at least a vector-Jacobian product, the inputs it has gradients of, and its cotangents.
+
+        The steps of a loop differ in which states and controls take gradients, those at its ends from those between.
+        Of inputs that come `together` one kernel serves all mixes: the first mix gets a kernel of its own, with
+        cotangents of all outputs; what this does not cover gets the kernel of all these inputs. So a caller that asks
+        for one mix only does not pay for more. Gradients of the two kernels are equal up to rounding.
+        """
+        if self.together is None:
+            return *self.vjp(wanted, seeded), seeded
+        others = [asked for asked, is_together in zip(wanted, self.together, strict=True) if not is_together]
+        seeded, known = (True,) * len(seeded), False
+        for key, value in self._variants.items():
+            if not isinstance(key, tuple) or key[0] != "vjp" or key[2] != seeded:
+                continue
+            if others == [asked for asked, is_together in zip(key[1], self.together, strict=True) if not is_together]:
+                known = True
+                if all(has or not asked for has, asked in zip(key[1], wanted, strict=True)):
+                    return *value, seeded
+        if known:
+            wanted = tuple(a or b for a, b in zip(wanted, self.together, strict=True))
+        return *self.vjp(wanted, seeded), seeded
 
     def jvp(self, moved: tuple[bool, ...]) -> tuple["Kernel", list[int]]:
         """Return the kernel of the Jacobian-vector product, see `adjoin.compiler.autodiff.derivatives.jvp`."""
@@ -204,7 +229,8 @@ class BoundKernel:
         tracked: whether one of the tensors wants a gradient.
         run: runs on tensors of the shapes that the kernel takes; no autograd.
         pulls: for the gradients that were wanted and the cotangents that were given, the kernel of the vector-Jacobian
-            product, which inputs its results belong to, and the inputs whose gradient is 0.
+            product, which inputs its results belong to, the inputs whose gradient is 0, and what the kernel takes for
+            outputs without a cotangent: zeros, or None if it does not take them.
     """
 
     __slots__ = ("batch", "integers", "kernel", "pulls", "run", "tracked")

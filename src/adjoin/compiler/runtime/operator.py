@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._C._functorch import is_legacy_batchedtensor, unwrap_if_dead  # pyright: ignore[reportMissingImports]
 from torch.autograd import forward_ad
@@ -96,8 +97,8 @@ def arrange(
     if all([shape == batched[0] for shape in batched]):  # noqa: C419
         return kernel.with_shared(tuple([len(shape) == 0 for shape in batches])), batched[0], tensors
     try:
-        batch = torch.broadcast_shapes(*batches)
-    except RuntimeError:
+        batch = np.broadcast_shapes(*batches)  # torch's imports sympy
+    except ValueError:
         got = ", ".join(f"'{spec.name}' {tuple(shape)}" for spec, shape in zip(specs, batches, strict=True))
         raise InputError(f"{kernel.program.name}: batch shapes do not broadcast: {got}") from None
     shared, arranged = [], []
@@ -194,18 +195,25 @@ def _pull(
     wanted: tuple[bool, ...],
 ) -> list[torch.Tensor | None]:
     """Return the gradients of the wanted inputs, as a call of the vector-Jacobian kernel."""
-    present = [cotangent for cotangent in cotangents if cotangent is not None]
-    seeded = None if len(present) == len(cotangents) else tuple([cotangent is not None for cotangent in cotangents])
+    seeded = tuple([cotangent is not None for cotangent in cotangents])
     pull = bound.pulls.get((wanted, seeded))
     if pull is None:
-        backward, positions = bound.kernel.vjp(wanted, seeded or (True,) * len(cotangents))
+        backward, positions, taken = bound.kernel.pull(wanted, seeded)
         flat = [i for i, is_wanted in enumerate(wanted) if is_wanted and i not in positions]
-        pull = bound.pulls[wanted, seeded] = backward, positions, flat
-    backward, positions, flat = pull
+        missing = [is_taken and not is_seeded for is_taken, is_seeded in zip(taken, seeded, strict=True)]
+        shapes = bound.kernel.output_shapes(bound.integers, bound.batch) if any(missing) else [()] * len(seeded)
+        zeros = [tensors[0].new_zeros(shape) if zero else None for shape, zero in zip(shapes, missing, strict=True)]
+        pull = bound.pulls[wanted, seeded] = backward, positions, flat, zeros
+    backward, positions, flat, zeros = pull
+    if not all(seeded):
+        cotangents = [
+            zero if cotangent is None else cotangent for cotangent, zero in zip(cotangents, zeros, strict=True)
+        ]
+    present = [cotangent for cotangent in cotangents if cotangent is not None]
     gradients: list[torch.Tensor | None] = [None] * len(tensors)
     if positions:
         for i, gradient in zip(positions, _call_derived(backward, bound, (*tensors, *present)), strict=True):
-            gradients[i] = gradient
+            gradients[i] = gradient if wanted[i] else None
     for i in flat:
         gradients[i] = torch.zeros_like(tensors[i])
     return gradients
