@@ -4,7 +4,7 @@ The policy is not tuned any further. MuJoCo steps gymnasium's ant.xml; observati
 are computed afresh from its state. One policy is trained with MuJoCo's soft contact, another with hard contact (`PGS`).
 """
 
-import importlib
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
