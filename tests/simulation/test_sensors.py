@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import mujoco
 import mujoco_models
 import mujoco_tables
 import numpy as np
@@ -20,6 +21,8 @@ ROBOT = """
     <geom name="post" type="cylinder" size="0.1 0.5" pos="0.9 0.2 0.5"/>
     <geom name="egg" type="ellipsoid" size="0.1 0.2 0.3" pos="-0.8 0 0.4"/>
     <geom name="crate" type="box" size="0.2 0.2 0.2" pos="0 -0.9 0.2"/>
+    <camera name="eye" pos="0.3 -1 1" xyaxes="1 0 0 0 0.6 0.8" resolution="64 48" fovy="50"/>
+    <camera name="moving" mode="track"/>
     <body name="trunk" pos="0 0 0.19">
       <freejoint/>
       <geom type="box" size="0.2 0.1 0.05" mass="4"/>
@@ -48,6 +51,7 @@ ROBOT = """
       <freejoint/><geom type="box" size="0.1 0.05 0.02" mass="1"/><site name="tool" pos="0 0.03 0"/>
     </body>
     <body name="plumb" pos="0.5 -0.5 0.5">
+      <camera name="lens" euler="20 0 0" resolution="64 48" focal="0.03 0.02" sensorsize="0.02 0.03"/>
       <joint name="plumb" axis="0 1 0"/><geom type="box" size="0.1 0.05 0.02" mass="1" pos="0.1 0 0"/>
       <site name="plumb" pos="0 0.03 0"/>
     </body>
@@ -57,7 +61,8 @@ ROBOT = """
     <connect body1="leg" body2="world" anchor="0.02 0 0.01"/>
   </equality>
   <tendon>
-    <spatial name="string" range="0 0.1" limited="true" margin="0.05"><site site="imu"/><site site="plumb"/></spatial>
+    <spatial name="string" range="0 0.1" limited="true" margin="0.05"
+      frictionloss="0.5" stiffness="3" damping="0.2"><site site="imu"/><site site="plumb"/></spatial>
   </tendon>
   <actuator>
     <motor name="hip" joint="hip" gear="8"/><position name="pull" tendon="string" kp="10" kv="1" gear="2"/>
@@ -85,6 +90,9 @@ ROBOT = """
     <jointlimitpos joint="hip"/><jointlimitvel joint="hip"/><jointlimitfrc joint="hip"/>
     <tendonlimitpos tendon="string"/><tendonlimitvel tendon="string"/><tendonlimitfrc tendon="string"/>
     <e_potential/>
+    <force site="plumb"/><torque site="plumb"/><force site="imu"/><torque site="imu"/><user dim="3"/>
+    <contact body1="leg" num="2" data="found force torque dist pos normal tangent linvel angvel" reduce="mindist"/>
+    <camprojection site="imu" camera="eye"/><camprojection site="hip" camera="lens"/>
   </sensor>
 </mujoco>
 """
@@ -136,12 +144,12 @@ def test_readings_have_gradients():
 
 def test_sensors_that_are_left_out_are_named():
     head, tail = ROBOT.split("<sensor>")
-    camera = '<sensor><user name="own" dim="1"/><force name="pulled" site="plumb"/>'
-    text = f"{head}{camera}{tail}"
-    with pytest.warns(ModelWarning, match=r"sensors of kind user \(own\)[\s\S]*kind force \(pulled\)"):
+    seen = '<sensor><framepos name="own" objtype="camera" objname="moving"/><rangefinder name="far" camera="eye"/>'
+    text = f"{head}{seen}{tail}"
+    with pytest.warns(ModelWarning, match=r"sensors of kind framepos \(own\)[\s\S]*kind rangefinder \(far\)"):
         model = adjoin.load(text)
     assert len(model.sensors) == len(adjoin.load(ROBOT).sensors)
-    with pytest.raises(ModelError, match=r"sensors of kind user \(own\)"):
+    with pytest.raises(ModelError, match=r"sensors of kind framepos \(own\)"):
         adjoin.load(text, strict=True)
 
 
@@ -165,14 +173,18 @@ def test_readings_arrive_late_and_with_noise():
         adjoin.measure(model, true[:, :1], 0.01)
 
 
-TOUCHING = """
+ALL = "found force torque dist pos normal tangent linvel angvel"
+TOUCHING = f"""
 <mujoco>
+  <option cone="elliptic"/>
+  <default><geom condim="6" friction="1 0.02 0.01"/></default>
   <worldbody>
+    <site name="zone" type="cylinder" size="0.08 0.05" pos="0.1 0.1 0"/>
     <geom name="floor" type="plane" size="5 5 1"/>
     <body name="crate" pos="0 0 0.098"><freejoint/><geom name="crate" type="box" size="0.1 0.1 0.1"/>
       <body name="lid" pos="0 0 0.15"><joint type="ball"/><geom name="lid" type="sphere" size="0.04"/></body>
     </body>
-    <body name="ball" pos="0.195 0 0.1"><freejoint/><geom name="ball" type="sphere" size="0.1"/></body>
+    <body name="ball" pos="0.195 0 0.098"><freejoint/><geom name="ball" type="sphere" size="0.1"/></body>
   </worldbody>
   <sensor>
     <contact geom1="crate" geom2="floor" num="2" data="found dist pos normal" reduce="mindist"/>
@@ -180,17 +192,52 @@ TOUCHING = """
     <contact body1="ball" num="3" data="found dist normal" reduce="maxforce"/>
     <contact body1="world" subtree2="ball" data="found force" reduce="netforce"/>
     <contact geom1="lid" num="2" data="found dist"/>
+    <contact geom1="crate" geom2="ball" data="{ALL}"/><contact geom1="ball" geom2="crate" data="{ALL}"/>
+    <contact geom1="floor" geom2="crate" num="4" data="{ALL}" reduce="mindist"/>
+    <contact subtree1="crate" data="found force torque dist pos normal tangent" reduce="netforce"/>
+    <contact site="zone" num="2" data="{ALL}" reduce="mindist"/>
+    <contact site="zone" geom2="crate" num="2" data="{ALL}" reduce="mindist"/>
+    <contact num="2" data="found force dist tangent" reduce="maxforce"/>
+    <contact subtree1="crate" subtree2="crate" data="{ALL}"/>
+  </sensor>
+</mujoco>
+"""
+SKIN = """
+<mujoco>
+  <asset>
+    <mesh name="pad" builtin="plate" params="5 4" scale="0.1 0.1 1"/>
+    <mesh name="ball" builtin="sphere" params="1" scale="0.1 0.1 0.1"/>
+  </asset>
+  <default><geom condim="6" friction="1 0.02 0.01"/></default>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body name="ball" pos="0 0 0.08"><freejoint/><geom name="ball" size="0.1"/></body>
+    <body pos="2 0 0.1" euler="10 20 30"><geom type="ellipsoid" size="0.1 0.2 0.1"/></body>
+    <body name="egg" pos="2 0 0.28"><freejoint/><geom name="egg" size="0.1"/></body>
+    <body pos="-2 0 0.1"><geom type="cylinder" size="0.1 0.1"/></body>
+    <body name="can" pos="-2 0 0.28"><freejoint/><geom name="can" size="0.1"/></body>
+    <body pos="0 2 0.1"><geom type="capsule" size="0.1 0.1" euler="0 90 0"/></body>
+    <body name="rod" pos="0 2 0.28"><freejoint/><geom name="rod" size="0.1" euler="20 30 40"/>
+      <site name="rod" pos="0 0.1 0"/></body>
+    <body pos="0 -2 0.1"><geom type="box" size="0.1 0.1 0.1"/></body>
+    <body name="block" pos="0 -2 0.26"><freejoint/><geom name="block" size="0.1" euler="20 30 40"/></body>
+  </worldbody>
+  <sensor>
+    <tactile mesh="ball" geom="egg"/><tactile mesh="ball" geom="can"/><tactile mesh="ball" geom="rod"/>
+    <tactile mesh="ball" geom="ball"/><tactile mesh="pad" geom="block"/>
+    <force site="rod"/><torque site="rod"/>
   </sensor>
 </mujoco>
 """
 
 
-def test_contacts_are_measured_as_mujocos():
-    model, sim = mujoco_models.engines(TOUCHING)
+def measured_and_expected(xml, count, spread):
+    """A simulator, and what its sensors and MuJoCo's measure in some states."""
+    model, sim = mujoco_models.engines(xml)
     expected = []
 
     def states():
-        for data in mujoco_models.random_states(model, 10, spread=0.004, speed=0.1):
+        for data in mujoco_models.random_states(model, count, spread=spread, speed=0.1):
             expected.append(data.sensordata.copy())
             yield data
 
@@ -202,8 +249,54 @@ def test_contacts_are_measured_as_mujocos():
     for name, place in sim.model.sensor_slices.items():
         scale = max(1.0, np.abs(expected[:, place]).max())
         assert np.abs(measured[:, place] - expected[:, place]).max() < 1e-8 * scale, name
+    return sim, expected
+
+
+def test_skin_feels_as_mujocos():
+    sim, expected = measured_and_expected(SKIN, 2, 0.01)
+    felt = [expected[:, sim.model.sensor_slices[s.name]] for s in sim.model.sensors if s.kind == "tactile"]
+    assert all((numbers != 0.0).any() for numbers in felt)
+    assert (felt[4][:, 20:] != 0.0).any()  # it slides
+
+
+def test_contacts_are_measured_as_mujocos():
+    sim, expected = measured_and_expected(TOUCHING, 5, 0.004)
     found = [place.start for place in sim.model.sensor_slices.values()]
     assert (expected[:, found].max(0)[:4] > 0).all()
     assert adjoin.load(adjoin.to_urdf(sim.model)).sensors == sim.model.sensors
-    with pytest.raises(ModelError, match="reduce must be 'netforce'"):
-        sim.model.with_sensor(adjoin.Sensor("s", "contact", "ball", data="force", slots=1))
+    for change, problem in (
+        ({"data": "linvel", "reduce": "netforce"}, "reduce must not be 'netforce'"),
+        ({"data": "force", "slots": 0}, "slots is 0"),
+        ({"data": "force", "site": "nowhere"}, "no frame 'nowhere'"),
+        ({"kind": "tactile", "target": "ball", "rays": (0.0,) * 8}, "rays has 8 numbers"),
+        ({"kind": "user", "phase": 0.1}, "phase is 0.1"),
+    ):
+        with pytest.raises(ModelError, match=problem):
+            sim.model.with_sensor(replace(adjoin.Sensor("s", "contact", "ball", slots=1), **change))
+
+
+TIMED = """
+<mujoco>
+  <option timestep="0.01" gravity="0 0 0"/>
+  <worldbody><body><joint name="j" type="slide"/><geom size="0.1"/></body></worldbody>
+  <sensor>
+    <jointpos joint="j"/>
+    <jointpos joint="j" interval="0.03" nsample="3"/>
+    <jointpos joint="j" interval="0.04 -0.01" nsample="3"/>
+    <jointpos joint="j" delay="0.025" nsample="10" interp="linear"/>
+    <jointpos joint="j" delay="0.025" interval="0.02" nsample="10"/>
+  </sensor>
+</mujoco>
+"""
+
+
+def test_readings_are_delayed_and_held_as_mujocos():
+    m, ours = mujoco.MjModel.from_xml_string(TIMED), adjoin.load(TIMED)
+    data = mujoco.MjData(m)
+    data.qvel[0] = 1.0
+    expected = []
+    for _ in range(9):
+        mujoco.mj_step(m, data)
+        expected.append(data.sensordata.copy())
+    true = 0.01 * torch.arange(9, dtype=torch.float64)[:, None].expand(9, 5)
+    assert np.abs(adjoin.measure(ours, true, 0.01).numpy() - np.array(expected)).max() < 1e-12

@@ -81,7 +81,7 @@ class CompliantContacts(ContactRows):
         return self.motions.generalized(self.each(act, self.motions.wrench_array()))
 
     def report(self, dv: Sequence[Scalar], write: Callable[..., Any], carry: Any) -> Any:
-        """Call `write(slot, [mode, force in world axes], carry)` for each contact, at a change of velocity."""
+        """Call `write(slot, [mode, force, moment], carry)` for each contact, at a change of velocity."""
         twists = self.motions.twist_array(dv)
 
         def act(original: ContactFrame, carry: Any) -> Any:
@@ -89,6 +89,7 @@ class CompliantContacts(ContactRows):
             force = [x / self.dt for x in self.impulses(contact, active, twists)]
             first, *others = self.row(contact, active)
             mode = self.solver.slips(others, self.coefficients(contact.pair)) if others else 1.0
-            return write(contact.slot, [select(first.gap < 0.0, mode, 0.0), *contact.in_world(force[:3])], carry)
+            push, moment = contact.in_world(force)
+            return write(contact.slot, [select(first.gap < 0.0, mode, 0.0), *push, *moment], carry)
 
         return self.each(act, carry)

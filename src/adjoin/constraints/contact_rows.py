@@ -90,12 +90,15 @@ class ContactFrame(NamedTuple):
     axes: Matrix3
     position: Vector3
 
-    def in_world(self, force: Sequence[Scalar]) -> Vector3:
-        """The force of its rows, less moments, in world axes."""
-        total = vector.ZERO
-        for strength, axis in zip(force, self.axes, strict=False):
-            total = vector.add(total, vector.scale(strength, axis))
-        return total
+    def in_world(self, force: Sequence[Scalar]) -> tuple[Vector3, Vector3]:
+        """The force of its rows and the moment about its point, in world axes."""
+        parts = []
+        for own in (force[:3], force[3:]):
+            total = vector.ZERO
+            for strength, axis in zip(own, self.axes, strict=False):
+                total = vector.add(total, vector.scale(strength, axis))
+            parts.append(total)
+        return parts[0], parts[1]
 
 
 class ContactRows:
@@ -182,9 +185,7 @@ class ContactRows:
 
     def add_wrench(self, wrenches: Scratch, contact: ContactFrame, force: Sequence[Scalar]) -> None:
         """Add the force of a contact to the wrenches on its bodies."""
-        push, moment = contact.in_world(force), vector.ZERO
-        for strength, axis in zip(force[3:], contact.axes, strict=False):
-            moment = vector.add(moment, vector.scale(strength, axis))
+        push, moment = contact.in_world(force)
         wrench = (vector.add(moment, vector.cross(contact.position, push)), push)
         world.add(wrenches, self.first[contact.pair], wrench)
         world.add(wrenches, self.second[contact.pair], wrench, -1.0)

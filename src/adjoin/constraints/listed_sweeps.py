@@ -188,8 +188,8 @@ def listed_solution(
     def report(write: Callable[..., Any], carry: Any) -> Any:
         def act(contact: ContactFrame, carry: Any) -> Any:
             own = impulses(contact.slot)
-            force = contact.in_world([x / others.dt for x in own[:3]])
-            return write(contact.slot, [contacts.block(contact.pair).mode(own), *force], carry)
+            force, moment = contact.in_world([x / others.dt for x in own])
+            return write(contact.slot, [contacts.block(contact.pair).mode(own), *force, *moment], carry)
 
         return contacts.each(act, carry)
 

@@ -173,11 +173,13 @@ class TendonLimit(NamedTuple):
         tendon: its index.
         arms: by how much the gap grows with each coordinate.
         gap: how far the limit is, m.
+        side: 1 if the gap grows with the length, -1 if it shrinks.
     """
 
     tendon: int
     arms: Arms
     gap: Scalar
+    side: Scalar
 
 
 def tendon_limits(state: State) -> list[TendonLimit]:
@@ -196,7 +198,7 @@ def tendon_limits(state: State) -> list[TendonLimit]:
             side, gap = -1.0, above
         else:
             side, gap = select(below <= above, 1.0, -1.0), minimum(below, above)
-        found.append(TendonLimit(index, {dof: side * arm for dof, arm in arms.items()}, gap))
+        found.append(TendonLimit(index, {dof: side * arm for dof, arm in arms.items()}, gap, side))
     return found
 
 

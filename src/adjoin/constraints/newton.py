@@ -222,14 +222,15 @@ class SoftContacts(ContactRows):
         return self.motions.generalized(wrenches)
 
     def report(self, accelerations: Sequence[Scalar], write: Callable[..., Any], carry: Any) -> Any:
-        """Call `write(slot, [mode, force in world axes], carry)` for each contact, at some accelerations."""
+        """Call `write(slot, [mode, force, moment], carry)` for each contact, at some accelerations."""
 
         def act(contact: ContactFrame, u: Any, weights: Weights, carry: Any) -> Any:
             force, stiffness = self.respond(u, weights, contact.pair)
             # It sticks where normal and friction do not depend on one another: inside of the cone or pyramid.
             slips = sum((abs(row[0]) for row in stiffness[1:]), 0.0) > 0.0 if self.rows > 1 else False
             mode = select(force[0] > 0.0, select(slips, 2.0, 1.0) if self.rows > 1 else 1.0, 0.0)
-            return write(contact.slot, [mode, *contact.in_world(force)], carry)
+            push, moment = contact.in_world(force)
+            return write(contact.slot, [mode, *push, *moment], carry)
 
         return self.visit(self.motions.twist_array(accelerations), act, carry)
 
@@ -316,10 +317,20 @@ class SoftContacts(ContactRows):
 
 def tangent(a: Shape, b: Shape | Terrain, normal: Vector3) -> Vector3:
     """The direction across a normal that MuJoCo chooses: along a capsule on a plane, else near y or z."""
-    upright = abs(normal[1]) < 0.5
-    hint = (0.0, select(upright, 1.0, 0.0), select(upright, 0.0, 1.0))
+    hint = None
     if isinstance(b, Shape) and (a.kind, b.kind) == ("capsule", "plane"):
         along = vector.subtract(a.axis, vector.scale(vector.dot(a.axis, normal), normal))
-        hint = choose(vector.dot(along, along) > 1e-20, along, hint)
-    across = vector.subtract(hint, vector.scale(vector.dot(hint, normal), normal))
-    return vector.scale(1.0 / sqrt(vector.dot(across, across)), across)
+        hint = choose(vector.dot(along, along) > 1e-20, along, _aside(normal))
+    return across(normal, hint)
+
+
+def across(normal: Vector3, hint: Vector3 | None = None) -> Vector3:
+    """The unit vector across a normal that is nearest to another vector, by default to y, or to z near y."""
+    hint = _aside(normal) if hint is None else hint
+    rest = vector.subtract(hint, vector.scale(vector.dot(hint, normal), normal))
+    return vector.scale(1.0 / sqrt(vector.dot(rest, rest)), rest)
+
+
+def _aside(normal: Vector3) -> Vector3:
+    upright = abs(normal[1]) < 0.5
+    return (0.0, select(upright, 1.0, 0.0), select(upright, 0.0, 1.0))

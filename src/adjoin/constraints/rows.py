@@ -224,7 +224,7 @@ def joint_frictions(state: State, dt: float) -> list[Block]:
 def tendon_blocks(state: State, dt: float, limits: bool) -> list[Block]:
     """Limits and dry friction of tendons."""
     blocks: list[Block] = []
-    for _, arms, gap in tendon_limits(state) if limits else []:
+    for _, arms, gap, _ in tendon_limits(state) if limits else []:
         blocks.append(JointLimitBlock((_row(state, arms, gap),)))
     for _, arms, friction in tendon_frictions(state):
         blocks.append(JointFrictionBlock((_row(state, arms, 0.0),), dt * friction))

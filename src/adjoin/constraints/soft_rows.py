@@ -80,7 +80,7 @@ def soft_rows(
 
 def _tendon_limits(state: State, dt: float) -> list[SoftRow]:
     rows = []
-    for index, arms, gap in tendon_limits(state):
+    for index, arms, gap, _ in tendon_limits(state):
         tendon = state.robot.model.tendons[index]
         violation = gap - tendon.margin
         soft = softness(tendon.limit_solref, tendon.limit_solimp, violation, dt)

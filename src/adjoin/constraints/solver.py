@@ -64,7 +64,8 @@ class ListedSolution(NamedTuple):
 
     Attributes:
         change: The change of velocity dv, nv scalars.
-        visit: Calls `write(slot, [mode, force in world axes], carry)` for each contact, see `ContactList.compacted`.
+        visit: Calls `write(slot, [mode, force, moment], carry)` for each contact, with both in world axes; see
+            `ContactList.compacted`.
         modes: What each of the other constraints does.
         acceleration: The acceleration before implicit damping, nv scalars; empty where the solver has none.
         kept: What the next step starts from, if the solver starts warm.

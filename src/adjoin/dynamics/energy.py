@@ -6,6 +6,7 @@ from adjoin.dynamics.call import Array, call
 from adjoin.dynamics.centroidal import carried_moments
 from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
+from adjoin.dynamics.tendon import spring_pull, tendons_of
 from adjoin.model.manifold import difference
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
@@ -37,6 +38,10 @@ def potential_energy_of(state: State, springs: bool = False) -> Scalar:
     if springs:
         stretches = difference(robot.model, robot.numbers("spring_reference"), state.q)
         for stiffness, stretch in zip(robot.numbers("stiffness"), stretches, strict=True):
+            energy = energy + 0.5 * stiffness * (stretch * stretch)
+        numbers = [robot.numbers(f"tendon_{name}") for name in ("stiffness", "spring_length")]
+        for (length, _), stiffness, rest in zip(tendons_of(state), *numbers, strict=True):
+            stretch = spring_pull(length, 1.0, rest)
             energy = energy + 0.5 * stiffness * (stretch * stretch)
     return energy
 
@@ -71,8 +76,8 @@ def potential_energy(
         model: the robot.
         q: configuration, (..., nq).
         params: parameters to take the place of the model's.
-        springs: whether ½ k (q - q0)² of the joints' springs is added. Its slope is the spring's force for joints of
-            one degree of freedom, and for ball joints with one stiffness for all three.
+        springs: whether ½ k (q - q0)² of the joints' springs, and that of tendons, is added. Its slope is the spring's
+            force for joints of one degree of freedom, and for ball joints with one stiffness for all three.
 
     Returns:
         J, (...).

@@ -38,23 +38,46 @@ class Point(NamedTuple):
     Attributes:
         body: what it is on.
         place: in the world.
+        frame: the frame that it is fixed to.
     """
 
     body: int
     place: Vector3
+    frame: str
+
+
+class Growth(NamedTuple):
+    """By how much a length grows.
+
+    Attributes:
+        arms: with each coordinate.
+        ends: as the ends of its straight parts move.
+    """
+
+    arms: Arms
+    ends: list[tuple[Point, Vector3]]
 
 
 def tendons_of(state: State) -> list[TendonState]:
     """Return all tendons of a model; they are computed once for a state."""
     if "tendons" not in state.computed:
-        state.computed["tendons"] = [tendon_of(state, tendon) for tendon in state.robot.model.tendons]
+        found = [tendon_of(state, tendon) for tendon in state.robot.model.tendons]
+        state.computed["tendons"] = [TendonState(length, growth.arms) for length, growth in found]
+        state.computed["tendon ends"] = [growth.ends for _, growth in found]
     return state.computed["tendons"]
 
 
-def tendon_of(state: State, tendon: Tendon) -> TendonState:
-    """Return one tendon."""
+def tendon_ends(state: State) -> list[list[tuple[Point, Vector3]]]:
+    """Return, for each tendon, where its straight parts end, and by how much its length grows as each end moves."""
+    tendons_of(state)
+    return state.computed["tendon ends"]
+
+
+def tendon_of(state: State, tendon: Tendon) -> tuple[Scalar, Growth]:
+    """Return the length of one tendon and how it grows."""
     length: Scalar = 0.0
     arms: Arms = {}
+    growth = Growth(arms, [])
     if tendon.path[0].kind == "joint":
         model = state.robot.model
         for part in tendon.path:
@@ -62,7 +85,7 @@ def tendon_of(state: State, tendon: Tendon) -> TendonState:
             at = model.coordinates[body]
             length = length + part.factor * state.coordinates(body)[0]
             arms[at.v] = arms.get(at.v, 0.0) + part.factor * at.multiplier
-        return TendonState(length, arms)
+        return length, growth
     share = 1.0
     before: Point | None = None
     around: Waypoint | None = None
@@ -74,9 +97,9 @@ def tendon_of(state: State, tendon: Tendon) -> TendonState:
         else:
             here = point_of(state, part)
             if before is not None:
-                length = length + share * _span(state, before, here, around, arms, share)
+                length = length + share * _span(state, before, here, around, growth, share)
             before, around = here, None
-    return TendonState(length, arms)
+    return length, growth
 
 
 def point_of(state: State, part: Waypoint) -> Point:
@@ -84,30 +107,32 @@ def point_of(state: State, part: Waypoint) -> Point:
     index = state.robot.model.frame_index(part.name)
     rotation, position = state.frame_pose(index)
     place = vector.add(position, vector.apply(rotation, part.position))
-    return Point(state.robot.model.frames[index].body, place)
+    return Point(state.robot.model.frames[index].body, place, part.name)
 
 
-def _span(state: State, first: Point, last: Point, around: Waypoint | None, arms: Arms, share: Scalar) -> Scalar:
-    """Return the length between two points, and add its arms."""
+def _span(state: State, first: Point, last: Point, around: Waypoint | None, growth: Growth, share: Scalar) -> Scalar:
+    """Return the length between two points, and add its growth."""
     if around is None:
-        return _straight(state, first, last, arms, share)
+        return _straight(state, first, last, growth, share)
     touches, entry, leave, arc = _wrap(state, first, last, around)
-    near, far = Point(entry.body, _chosen(touches, entry.place, last.place)), leave
+    near = entry._replace(place=_chosen(touches, entry.place, last.place))
+    far = leave._replace(place=_chosen(touches, leave.place, first.place))
     # Where the string does not touch the shape, its one straight part is from the first point to the last.
     wrapped, direct = select(touches, share, 0.0), select(touches, 0.0, share)
-    length = _straight(state, first, near, arms, wrapped)
-    away = _straight(state, Point(far.body, _chosen(touches, far.place, first.place)), last, arms, wrapped)
-    plain = _straight(state, first, last, arms, direct)
+    length = _straight(state, first, near, growth, wrapped)
+    away = _straight(state, far, last, growth, wrapped)
+    plain = _straight(state, first, last, growth, direct)
     return select(touches, length + away + arc, plain)
 
 
-def _straight(state: State, first: Point, last: Point, arms: Arms, share: Scalar) -> Scalar:
-    """Return a distance, and add a share of its arms."""
+def _straight(state: State, first: Point, last: Point, growth: Growth, share: Scalar) -> Scalar:
+    """Return a distance, and add a share of its growth."""
     way = vector.subtract(last.place, first.place)
     length = sqrt(maximum(vector.dot(way, way), TINY * TINY))
+    unit = vector.scale(share / length, way)
+    growth.ends.extend([(first, vector.negate(unit)), (last, unit)])
     if first.body != last.body:
-        unit = vector.scale(share / length, way)
-        add_arms(arms, relative_point_columns(state, last.body, first.body, last.place, first.place), ZERO, unit)
+        add_arms(growth.arms, relative_point_columns(state, last.body, first.body, last.place, first.place), ZERO, unit)
     return length
 
 
@@ -154,7 +179,7 @@ def _wrap(state: State, first: Point, last: Point, around: Waypoint) -> tuple[Sc
         touched = [(p[0], p[1], height) for p, height in zip(touched, heights, strict=True)]
         arc = sqrt(maximum(arc * arc + (climb * arc) * (climb * arc), TINY * TINY))
     body = state.robot.model.frames[index].body
-    entry, leave = (Point(body, vector.add(center, vector.apply(rotation, p))) for p in touched)
+    entry, leave = (Point(body, vector.add(center, vector.apply(rotation, p)), around.name) for p in touched)
     return touches, entry, leave, arc
 
 

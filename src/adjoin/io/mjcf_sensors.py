@@ -1,5 +1,6 @@
 """Sensors of a compiled MJCF."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from adjoin.io.mjcf_mechanism import Names, rotation_of
 from adjoin.model.joint import Mat3, Vec3
-from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, Sensor
+from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, TAXEL, Sensor
 from adjoin.spatial.inertia import Inertia, combined, transformed
 from adjoin.spatial.motion import transform_inverse, transform_multiply
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
@@ -59,10 +60,13 @@ class Sensors:
         common: dict[str, Any] = {"cutoff": float(m.sensor_cutoff[i]), "noise": float(m.sensor_noise[i])}
         if hasattr(m, "sensor_delay"):
             common["delay"] = float(m.sensor_delay[i])
-            if np.any(m.sensor_interval[i]):
-                return None
+            common["interval"], common["phase"] = (float(x) for x in m.sensor_interval[i])
         if kind == "contact":
             return self._contact(i, name, common)
+        if kind == "tactile":
+            return self._tactile(i, name, common)
+        if kind == "user":
+            return Sensor(name, kind, slots=int(m.sensor_dim[i]), **common)
         if int(m.sensor_dim[i]) != SENSOR_SIZES[kind]:
             return None
         if kind in ON_JOINTS:
@@ -95,14 +99,14 @@ class Sensors:
             zone, size = self._zone(number)
             return Sensor(name, kind, target, reference=body, zone=zone, size=size, **common)
         if kind in ("force", "torque"):
-            if self._is_pulled(int(m.site_bodyid[number])):
-                return None
             return Sensor(name, kind, target, **common, **self._carried(number))
         other = int(m.sensor_refid[i])
+        if kind == "camprojection":
+            common |= {"image": self._image(other)}
         if kind == "insidesite":
             zone, size = self._zone(other)
             return Sensor(name, kind, target, reference=self.names.sites[other], zone=zone, size=size, **common)
-        if other >= 0 and kind.startswith("frame"):
+        if other >= 0 and kind.startswith(("frame", "cam")):
             reference = self._frame(int(m.sensor_reftype[i]), other)
             if reference is None:
                 return None
@@ -117,12 +121,14 @@ class Sensors:
         kinds = self.mujoco.mjtConDataField.__members__
         bits = {key.removeprefix("mjCONDATA_").lower(): int(bit) for key, bit in kinds.items()}
         asked = [field for field, bit in bits.items() if fields >> bit & 1]
-        ends = (int(m.sensor_objtype[i]), int(m.sensor_objid[i])), (int(m.sensor_reftype[i]), int(m.sensor_refid[i]))
+        ends = [(int(m.sensor_objtype[i]), int(m.sensor_objid[i])), (int(m.sensor_reftype[i]), int(m.sensor_refid[i]))]
+        if ends[0][0] == int(self.mujoco.mjtObj.mjOBJ_SITE):
+            site = ends[0][1]
+            zone, extent = self._zone(site)
+            common |= {"site": self.names.sites[site], "zone": zone, "size": extent}
+            ends[0] = (int(self.mujoco.mjtObj.mjOBJ_UNKNOWN), -1)
         sides = [self._side(*end) for end in ends]
-        one = CONTACT_REDUCTIONS[reduce] == "netforce"
-        if not set(asked) <= set(CONTACT_FIELDS) or ("force" in asked and not one) or (one and "normal" in asked):
-            return None
-        if sides[0] == sides[1] or not sides[0] or sides[1] is None:
+        if not set(asked) <= set(CONTACT_FIELDS) or sides[0] is None or sides[1] is None:
             return None
         size = sum(CONTACT_FIELDS[field] for field in asked)
         return Sensor(
@@ -135,6 +141,33 @@ class Sensors:
             slots=int(m.sensor_dim[i]) // size,
             **{**common, "cutoff": 0.0},
         )
+
+    def _tactile(self, i: int, name: str, common: dict[str, Any]) -> Sensor | None:
+        """Return a tactile sensor, whose points are the vertices of a mesh."""
+        m, mesh = self.m, int(self.m.sensor_objid[i])
+        frame = self._frame(int(m.sensor_reftype[i]), int(m.sensor_refid[i]))
+        first, count = int(m.mesh_vertadr[mesh]), int(m.mesh_vertnum[mesh])
+        points = np.zeros((count, TAXEL))
+        points[:, :3] = np.array(m.mesh_vert)[first : first + count]
+        if int(m.mesh_normalnum[mesh]) == 3 * count:
+            begin = int(m.mesh_normaladr[mesh])
+            points[:, 3:] = np.array(m.mesh_normal)[begin : begin + 3 * count].reshape(count, 9)[:, 3:]
+        if frame is None:
+            return None
+        target, position, rotation = frame
+        common |= {"position": position, "rotation": rotation, "rays": tuple(points.ravel().tolist())}
+        return Sensor(name, "tactile", target, slots=int(m.sensor_dim[i]) // count, **common)
+
+    def _image(self, camera: int) -> tuple[float, ...]:
+        """Return the focal lengths of a camera and the middle of its image, pixels."""
+        m = self.m
+        wide, high = (float(x) for x in m.cam_resolution[camera])
+        sizes = [float(x) for x in m.cam_sensorsize[camera]]
+        focal = [0.5 / math.tan(math.radians(float(m.cam_fovy[camera])) / 2.0) * high] * 2
+        if all(sizes):
+            lengths = [float(x) for x in m.cam_intrinsic[camera][:2]]
+            focal = [lengths[0] / sizes[0] * wide, lengths[1] / sizes[1] * high]
+        return (*focal, 0.5 * wide, 0.5 * high)
 
     def _side(self, kind: int, number: int) -> list[str] | None:
         """Return the shapes of one side of a contact sensor: empty for any; None if some are left out."""
@@ -170,19 +203,6 @@ class Sensors:
         else:
             numbers = [g for g in range(self.m.ngeom) if self.m.geom_bodyid[g] == number]
         return [self.names.shapes[g] for g in numbers] if all(g in self.names.shapes for g in numbers) else []
-
-    def _is_pulled(self, link: int) -> bool:
-        """Return whether a spatial tendon pulls at a link or at what it carries."""
-        m, kinds = self.m, self.mujoco.mjtWrap
-        sites, joint = int(kinds.mjWRAP_SITE), (int(kinds.mjWRAP_JOINT), int(kinds.mjWRAP_PULLEY))
-        for kind, number in zip(m.wrap_type, m.wrap_objid, strict=True):
-            if int(kind) not in joint:
-                body = int((m.site_bodyid if int(kind) == sites else m.geom_bodyid)[number])
-                while body > link:
-                    body = int(m.body_parentid[body])
-                if body == link:
-                    return True
-        return False
 
     def _carried(self, site: int) -> dict[str, Any]:
         """Return what the link of a site carries if it is welded on; nothing if it is a body of its own."""

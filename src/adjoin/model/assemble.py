@@ -254,7 +254,7 @@ def _build(
         sensors=tuple(
             s
             for s in description.sensors
-            if {*f"{s.target}\n{s.reference}\n{s.carried}".splitlines()} - {""} <= everything
+            if {*f"{s.target}\n{s.reference}\n{s.carried}\n{s.site}".splitlines()} - {""} <= everything
         ),
         mocap=mocap,
         terrain=tuple(grid for grid in description.terrain if grid.name in shape_names),

@@ -181,7 +181,7 @@ def renamed(model: "Model", prefix: str) -> "Model":
     )
 
 
-_LINES = ("target", "reference", "carried")
+_LINES = ("target", "reference", "carried", "site")
 """Fields of sensors that may hold several names, one a line."""
 
 

@@ -40,6 +40,9 @@ SENSOR_SIZES: dict[str, int] = {
     "rangefinder": 1,
     "rays": 0,
     "contact": 0,
+    "tactile": 0,
+    "user": 0,
+    "camprojection": 2,
     "jointlimitpos": 1,
     "jointlimitvel": 1,
     "jointlimitfrc": 1,
@@ -54,11 +57,14 @@ SENSOR_SIZES: dict[str, int] = {
     "geomnormal": 3,
     "geomfromto": 6,
 }
-"""Kinds of sensors, by MuJoCo's names, and how many numbers each measures; "rays" has one a ray,
-"contact" has slots with the fields of its `data`."""
+"""Kinds of sensors, by MuJoCo's names, and how many numbers each measures; "rays" has one a ray, "contact" has slots
+with the fields of its `data`, "tactile" channels with one a point, "user" its slots."""
 
-CONTACT_FIELDS = {"found": 1, "force": 3, "dist": 1, "pos": 3, "normal": 3}
+CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3}
+CONTACT_FIELDS |= {"linvel": 3, "angvel": 3}
 """What a contact sensor can measure, in this order, and how many numbers each is."""
+TAXEL = 9
+"""Numbers of a point of a tactile sensor: where it is, and two directions along the surface."""
 CONTACT_REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
 """Which contacts a contact sensor measures: any, the deepest, those of the greatest force, or all as one."""
 
@@ -89,15 +95,23 @@ class Sensor:
         carried_inertia: with `carried`, what of those links is on the body of its frame: mass, center of mass, and
             inertia about it (xx, xy, xz, yy, yz, zz), in that frame.
         rays: of a sensor of rays, where each begins and its unit direction, six numbers a ray, in the sensor's frame.
-            They pass through the robot that carries the sensor. One that meets nothing measures -1.
+            They pass through the robot that carries the sensor. One that meets nothing measures -1. Of a tactile
+            sensor, its points, nine numbers each: where it is, and two directions along the surface.
         upright: 1 if rays turn with the sensor about the vertical only, as those of a height scan do.
         data: of a contact sensor, what of `CONTACT_FIELDS` it measures, one after the other: how many contacts match,
-            the force on the second side, distance, position and normal from the first side to the second, all in
-            world axes. Target and reference are then names of shapes, one a line; no reference stands for any shape.
-        reduce: of a contact sensor, one of `CONTACT_REDUCTIONS`. Forces are measured as one only.
-        slots: of a contact sensor, how many contacts it measures; zeros follow where there are fewer.
+            force and torque on the second side, distance, position, normal from the first side to the second, a
+            direction across it, and velocities of the second side against the first. Position, normal and tangent are
+            in world axes; the others along normal, tangent and what is across both, or in world axes with "netforce".
+            Target and reference are names of shapes, one a line; none stands for any shape.
+        reduce: of a contact sensor, one of `CONTACT_REDUCTIONS`. Velocities are not measured as one.
+        slots: of a contact sensor, how many contacts it measures; zeros follow where there are fewer. Of a tactile
+            sensor, how many channels it has: depth, and sliding along each direction. Of "user", how many numbers.
+        site: of a contact sensor, a frame with `zone` and `size`, in which contacts must be; none for anywhere.
+        image: of "camprojection", two focal lengths and where the middle of the image is, pixels.
         noise: standard deviation of what `adjoin.measure` adds to readings, in their unit.
         delay: how much later than they are true readings of `adjoin.measure` arrive, s.
+        interval: how often `adjoin.measure` takes a reading, which it holds until the next, s; 0 for every step.
+        phase: how much later than at multiples of the interval, s; not positive.
     """
 
     name: str
@@ -118,15 +132,21 @@ class Sensor:
     data: str = ""
     reduce: str = "none"
     slots: int = 0
+    site: str = ""
+    image: tuple[float, ...] = ()
     noise: float = 0.0
     delay: float = 0.0
+    interval: float = 0.0
+    phase: float = 0.0
 
     @property
     def count(self) -> int:
         """Return how many numbers it measures."""
         if self.kind == "contact":
             return self.slots * sum(CONTACT_FIELDS[field] for field in self.data.split())
-        return SENSOR_SIZES[self.kind] or len(self.rays) // 6
+        if self.kind == "tactile":
+            return self.slots * (len(self.rays) // TAXEL)
+        return SENSOR_SIZES[self.kind] or (self.slots if self.kind == "user" else len(self.rays) // 6)
 
     @classmethod
     def height_scan(

@@ -9,7 +9,7 @@ import numpy as np
 from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Geometry
-from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, Sensor
+from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, TAXEL, Sensor
 from adjoin.spatial.vector import IDENTITY, cross, dot
 
 if TYPE_CHECKING:
@@ -379,10 +379,9 @@ def _contact_sensor(subject: Subject, sensor: Sensor) -> None:
     if sensor.reduce not in CONTACT_REDUCTIONS:
         remedy = f"it may be: {', '.join(CONTACT_REDUCTIONS)}"
         raise ModelError(f"reduce is {sensor.reduce!r}", subject=subject, field="reduce", remedy=remedy)
-    if "force" in fields and sensor.reduce != "netforce":
-        raise ModelError("it measures forces", subject=subject, field="data", remedy="reduce must be 'netforce'")
-    if sensor.slots < 1:
-        raise ModelError(f"slots is {sensor.slots}", subject=subject, field="slots", remedy="it must be at least 1")
+    if {"linvel", "angvel"} & set(fields) and sensor.reduce == "netforce":
+        remedy = "reduce must not be 'netforce'"
+        raise ModelError("it measures velocities", subject=subject, field="data", remedy=remedy)
 
 
 def _sensors(model: "Model") -> None:
@@ -397,10 +396,14 @@ def _sensors(model: "Model") -> None:
         names = frames if what == "frame" else [item.name for item in owners[what]]
         if sensor.kind == "contact":
             _contact_sensor(subject, sensor)
+        if sensor.kind in ("contact", "tactile", "user") and sensor.slots < 1:
+            raise ModelError(f"slots is {sensor.slots}", subject=subject, field="slots", remedy="it must be at least 1")
+        if sensor.kind == "tactile" and sensor.slots > 3:
+            raise ModelError(f"slots is {sensor.slots}", subject=subject, field="slots", remedy="it must be at most 3")
         if sensor.kind.startswith("geom") or sensor.kind == "contact":
             what, names = "geometry", [shape.name for shape in model.geometries]
-        if not sensor.kind.startswith("e_") and sensor.kind != "clock":
-            for target in sensor.target.splitlines() or [""]:
+        if not sensor.kind.startswith("e_") and sensor.kind not in ("clock", "user"):
+            for target in sensor.target.splitlines() or [""] * (sensor.kind != "contact"):
                 _known(subject, "target", "joint" if what == "ball" else what, target, names)
         for reference in sensor.reference.splitlines():
             _known(
@@ -410,16 +413,23 @@ def _sensors(model: "Model") -> None:
                 reference,
                 names if what == "geometry" else frames,
             )
-        for name in sensor.carried.splitlines():
-            _known(subject, "carried", "frame", name, frames)
+        for field in ("carried", "site"):
+            for name in getattr(sensor, field).splitlines():
+                _known(subject, field, "frame", name, frames)
+        _finite(subject, "image", sensor.image, 4 if sensor.kind == "camprojection" else 0)
+        if not -math.inf < sensor.phase <= 0.0:
+            problem, remedy = f"phase is {sensor.phase}", "it must be finite and not positive"
+            raise ModelError(problem, subject=subject, field="phase", remedy=remedy)
         _finite(subject, "carried_inertia", sensor.carried_inertia, 10 if sensor.carried else 0)
         _finite(subject, "rays", sensor.rays)
-        for field in ("noise", "delay"):
+        for field in ("noise", "delay", "interval"):
             if not 0.0 <= getattr(sensor, field) < math.inf:
                 problem = f"{field} is {getattr(sensor, field)}"
                 raise ModelError(problem, subject=subject, field=field, remedy="it must be finite and not negative")
-        if len(sensor.rays) % 6 or bool(sensor.rays) != (sensor.kind == "rays"):
-            problem, remedy = f"rays has {len(sensor.rays)} numbers", "a sensor of rays has six for each, others none"
+        each = {"rays": 6, "tactile": TAXEL}.get(sensor.kind, 0)
+        if bool(sensor.rays) != bool(each) or (each and len(sensor.rays) % each):
+            problem = f"rays has {len(sensor.rays)} numbers"
+            remedy = f"a sensor of rays has six for each, a tactile one {TAXEL} for each point, others none"
             raise ModelError(problem, subject=subject, field="rays", remedy=remedy)
         _pose(subject, sensor.position, sensor.rotation)
         _pose(subject, sensor.reference_position, sensor.reference_rotation)

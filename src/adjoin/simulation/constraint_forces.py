@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adjoin.constraints.model_rows import equality_rows, is_active, tendon_limits
-from adjoin.constraints.newton import Newton
+from adjoin.constraints.model_rows import equality_rows, is_active, tendon_frictions, tendon_limits
+from adjoin.constraints.newton import Newton, across
 from adjoin.constraints.rows import nearest_limits
 from adjoin.constraints.soft_rows import soft_rows
 from adjoin.dynamics.linear import is_zero
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
-from adjoin.simulation.step import Step
+from adjoin.simulation.step import Listed, Step
 from adjoin.spatial import vector
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Vector3
@@ -27,12 +27,30 @@ class TouchingForce(NamedTuple):
         position: where it is, in the world.
         normal: from the second shape to the first.
         force: on the first shape, in the world.
+        moment: on the first shape about that position, in the world.
     """
 
     side: Scalar
     position: Vector3
     normal: Vector3
     force: Vector3
+    moment: Vector3
+
+
+def contact_details(step: Step) -> list[tuple[Vector3, Vector3]]:
+    """Return, for each of the contacts of a step, the moment on its first shape and a direction across its normal."""
+    points = step.result.contacts
+    if isinstance(points, Listed):
+        return [(vector.vector3(row[:3]), vector.vector3(row[3:])) for row in points.details]
+    found, first = [], 0
+    for contact in points:
+        turning = step.result.impulses[first : first + len(contact.block.rows)][3:]
+        first += len(contact.block.rows)
+        moment = vector.ZERO
+        for impulse, axis in zip(turning, contact.axes, strict=False):
+            moment = vector.add(moment, vector.scale(impulse / step.plant.world.dt, axis))
+        found.append((moment, across(contact.point.normal)))
+    return found
 
 
 def touching_forces(step: Step, links: set[str]) -> list[TouchingForce]:
@@ -44,12 +62,14 @@ def touching_forces(step: Step, links: set[str]) -> list[TouchingForce]:
     if not any(sides):
         return []
     signs = table(np.array(sides)[:, None]) if world.listed else None
+    turns = any(pair.condim > 3 for pair in world.contact_pairs)
+    moments = [moment for moment, _ in contact_details(step)] if turns else [vector.ZERO] * len(contacts.pair)
     found = []
     for k, number in enumerate(contacts.pair):
         side = sides[k] if signs is None else signs[to_index(maximum(number, 0.0)), 0]
         if not is_zero(side):
-            parts = (contacts.position, contacts.normal, contacts.force)
-            found.append(TouchingForce(side, *(vector.vector3(x[k]) for x in parts)))
+            place, normal, force = (vector.vector3(x[k]) for x in (contacts.position, contacts.normal, contacts.force))
+            found.append(TouchingForce(side, place, normal, force, moments[k]))
     return found
 
 
@@ -61,11 +81,13 @@ class RowForces:
         limits: of each joint that has limits, by the index of its body: gap, rate and force.
         tendons: the same of tendons, by their index.
         equalities: of each active equality of the model, by its index: the forces of its rows.
+        pulls: of tendons with limits or dry friction, by their index, what these add to its force along its length.
     """
 
     limits: dict[int, tuple[Scalar, Scalar, Scalar]]
     tendons: dict[int, tuple[Scalar, Scalar, Scalar]]
     equalities: dict[int, list[Scalar]]
+    pulls: dict[int, Scalar]
 
 
 def row_forces(step: Step, state: State) -> RowForces:
@@ -85,10 +107,14 @@ def row_forces(step: Step, state: State) -> RowForces:
     counts = [len(equality_rows(state, k)) for k in active]
     forces = _forces(step, state)
     between = len(forces) - len(joints) - len(tendons) - sum(counts)
-    # Limits of tendons come right after those of joints, or after the friction of joints.
-    skipped = 0 if isinstance(world.contact, Newton) else sum(not is_zero(f) for f in state.robot.numbers("friction"))
+    # Limits of tendons come right after those of joints, or after the friction of joints; then that of tendons.
+    frictions = sum(not is_zero(f) for f in state.robot.numbers("friction"))
+    skipped = 0 if isinstance(world.contact, Newton) else frictions
     assert between >= skipped
     first = len(joints) + skipped
+    pulls: dict[int, Scalar] = {limit.tendon: limit.side * forces[first + k] for k, limit in enumerate(tendons)}
+    for k, (index, *_) in enumerate(tendon_frictions(state)):
+        pulls[index] = pulls.get(index, 0.0) + forces[len(joints) + len(tendons) + frictions + k]
 
     def rate(arms: "dict[int, Scalar]") -> Scalar:
         return sum((arm * state.v[dof] for dof, arm in arms.items()), 0.0)
@@ -100,8 +126,9 @@ def row_forces(step: Step, state: State) -> RowForces:
         last -= count
     return RowForces(
         {body: (gap, rate(dict(arms)), forces[k]) for k, (body, arms, gap) in enumerate(joints)},
-        {index: (gap, rate(dict(arms)), forces[first + k]) for k, (index, arms, gap) in enumerate(tendons)},
+        {limit.tendon: (limit.gap, rate(limit.arms), forces[first + k]) for k, limit in enumerate(tendons)},
         held,
+        pulls,
     )
 
 

@@ -1,8 +1,12 @@
 """Sensors of forces: between a link and what carries it, and of limits."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from adjoin.constraints.model_rows import tendon_frictions
+from adjoin.dynamics.passive import tendon_forces
+from adjoin.dynamics.tendon import tendon_ends
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.parts import WORLD
 from adjoin.model.sensor import Sensor
@@ -27,8 +31,8 @@ if TYPE_CHECKING:
 def interaction(reading: "Reading", sensor: Sensor) -> tuple[Vector3, Vector3]:
     """Return force and torque of what carries a link on the link, at the sensor and in its axes, as MuJoCo has them.
 
-    What the links beyond the sensor need for their motion, less what contacts, external forces and equalities give.
-    Torsional and rolling friction, and spatial tendons that pull at those links, have no part in it.
+    What the links beyond the sensor need for their motion, less what contacts, external forces, equalities and tendons
+    give.
     """
     state, model = reading.state, reading.state.robot.model
     own = reading.body(sensor.target)
@@ -51,12 +55,14 @@ def interaction(reading: "Reading", sensor: Sensor) -> tuple[Vector3, Vector3]:
         mass, *rest = sensor.carried_inertia
         _add_motion(reading, own, frame, (mass, rest[:3], rest[3:]), add)
     for touching in touching_forces(reading.step, links):
-        add(vector.scale(-1.0 * touching.side, touching.force), touching.position)
+        push, twist = (vector.scale(-1.0 * touching.side, x) for x in (touching.force, touching.moment))
+        add(push, touching.position, twist)
     for name, given in reading.step.plant.external.items():
         if name in links or reading.body(name) in bodies:
             at = state.frame_pose(model.frame_index(name))[1]
             add(vector.negate(vector.vector3(given[:3])), at, vector.negate(vector.vector3(given[3:])))
     _add_equalities(reading, links, add)
+    _add_tendons(reading, links, add)
     return vector.apply_transposed(turn, force), vector.apply_transposed(turn, moment)
 
 
@@ -98,6 +104,25 @@ def _add_equalities(reading: "Reading", links: set[str], add) -> None:
             if name in links:
                 place = transform_multiply(state.frame_pose(model.frame_index(name)), (vector.IDENTITY, at))[1]
                 add(vector.scale(sign, push), place, vector.scale(sign, twist))
+
+
+def _add_tendons(reading: "Reading", links: set[str], add) -> None:
+    """Take away what springs, damping, limits, friction and actuators of spatial tendons do to links."""
+    state, model = reading.state, reading.state.robot.model
+    if not any(tendon.path[0].kind != "joint" for tendon in model.tendons):
+        return
+    assert reading.step.result.effort is not None
+    drives = list(zip(model.actuators, reading.step.result.effort.actuator_forces, strict=True))
+    held = any(not math.isinf(x) for t in model.tendons for x in (t.lower, t.upper)) or tendon_frictions(state)
+    pulls = limits_of(reading).pulls if held else {}
+    for index, (tendon, ends, pull) in enumerate(
+        zip(model.tendons, tendon_ends(state), tendon_forces(state), strict=True)
+    ):
+        pull = pull + pulls.get(index, 0.0)
+        pull = pull + sum((force * drive.gear[0] for drive, force in drives if drive.tendon == tendon.name), 0.0)
+        for point, grows in ends:
+            if point.frame in links:
+                add(vector.scale(-1.0 * pull, grows), point.place)
 
 
 def _weld_moment(reading: "Reading", weld: EqualityConstraint, forces: Sequence[Scalar]) -> Vector3:

@@ -10,6 +10,7 @@ from adjoin.collision.narrow_phase import points
 from adjoin.collision.point import FAR
 from adjoin.collision.ray import KINDS, MISS, ray_distance, terrain_ray
 from adjoin.collision.shape import Shape
+from adjoin.collision.signed_distance import TINY, signed_distance
 from adjoin.collision.terrain import OnTerrain
 from adjoin.constraints.rows import shape
 from adjoin.dynamics.energy import kinetic_energy_of, potential_energy_of
@@ -25,6 +26,7 @@ from adjoin.simulation.contact_sensors import contact_readings
 from adjoin.simulation.euler import straight
 from adjoin.simulation.force_sensors import interaction, limit
 from adjoin.simulation.step import Step, array, step_value
+from adjoin.simulation.tactile import tactile
 from adjoin.spatial import vector
 from adjoin.spatial.inertia import to_matrix
 from adjoin.spatial.motion import Transform, transform_multiply, transform_point
@@ -213,7 +215,7 @@ def _touch(reading: Reading, sensor: Sensor) -> list[Scalar]:
     """The normal forces of contacts of a link in a zone, or before it."""
     zone = Shape(sensor.zone, sensor.size, reading.pose(sensor))  # type: ignore[arg-type]
     total: Scalar = 0.0
-    for side, position, normal, force in touching_forces(reading.step, {sensor.reference}):
+    for side, position, normal, force, _ in touching_forces(reading.step, {sensor.reference}):
         felt = (ray_distance(zone, position, vector.scale(-1.0 * side, normal)) < 0.5 * MISS) & (abs(side) > 0.5)
         total = total + select(felt, maximum(vector.dot(force, normal), 0.0), 0.0)
     return [total]
@@ -322,26 +324,25 @@ def _inside(reading: Reading, sensor: Sensor) -> list[Scalar]:
     """Whether the sensor is in the volume of its reference."""
     state = reading.state
     turn, place = state.frame_pose(state.robot.model.frame_index(sensor.reference))
-    x, y, z = vector.apply_transposed(turn, vector.subtract(reading.pose(sensor)[1], place))
-    a, b, c = sensor.size
-    if sensor.zone == "sphere":
-        inside = x * x + y * y + z * z < a * a
-    elif sensor.zone == "capsule":
-        over = maximum(abs(z) - b, 0.0)
-        inside = x * x + y * y + over * over < a * a
-    elif sensor.zone == "ellipsoid":
-        inside = x * x / (a * a) + y * y / (b * b) + z * z / (c * c) < 1.0
-    elif sensor.zone == "cylinder":
-        inside = (x * x + y * y < a * a) & (abs(z) < b)
-    else:
-        inside = (abs(x) < a) & (abs(y) < b) & (abs(z) < c)
-    return [select(inside, 1.0, 0.0)]
+    inside = vector.apply_transposed(turn, vector.subtract(reading.pose(sensor)[1], place))
+    return [select(signed_distance(sensor.zone, sensor.size, inside) < 0.0, 1.0, 0.0)]
+
+
+def _projection(reading: Reading, sensor: Sensor) -> list[Scalar]:
+    """Where a camera sees the sensor, in pixels from the upper left."""
+    rotation, origin = reading.reference(sensor)
+    x, y, z = vector.apply_transposed(rotation, vector.subtract(reading.pose(sensor)[1], origin))
+    depth = select(abs(z) < TINY, select(z < 0.0, -TINY, TINY), z)
+    wide, high, across, down = sensor.image
+    return [across - wide * x / depth, down + high * y / depth]
 
 
 Kind = Callable[[Reading, Sensor], list[Scalar]]
 
 _UNIT = (
     "contact",
+    "tactile",
+    "user",
     "geomdist",
     "geomnormal",
     "geomfromto",
@@ -390,7 +391,10 @@ _KINDS: dict[str, Kind] = {
     "tendonlimitfrc": lambda reading, sensor: limit(reading, sensor, 2),
     "e_potential": lambda reading, _: [potential_energy_of(reading.state, springs=True)],
     "rangefinder": _range,
-    "contact": lambda reading, sensor: contact_readings(reading.step, sensor),
+    "contact": contact_readings,
+    "tactile": tactile,
+    "camprojection": _projection,
+    "user": lambda _, sensor: [0.0] * sensor.count,
     "rays": _rays,
     "clock": lambda reading, _: list(reading.step.before["time"]),
     "insidesite": _inside,

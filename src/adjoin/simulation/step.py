@@ -14,6 +14,7 @@ from adjoin.collision.contact_list import ContactList, Visit
 from adjoin.collision.point import FAR
 from adjoin.compiler.runtime.fingerprint import is_ours
 from adjoin.constraints.blocks import Block
+from adjoin.constraints.newton import across
 from adjoin.constraints.rows import Contact
 from adjoin.constraints.solver import exact
 from adjoin.dynamics.quantity import added_quantities
@@ -83,19 +84,35 @@ class Listed:
     @cached_property
     def rows(self) -> list[list[Scalar]]:
         """Return pair, distance, position, normal, mode and force of each contact, in order."""
+
+        def described(listed: ContactList, slot: Any, numbers: Sequence[Scalar]) -> list[Scalar]:
+            point = listed.point(slot)
+            return [to_float(listed.pair[slot]), point.distance, *point.position, *point.normal, *numbers[:4]]
+
+        return self._compacted(described, [-1.0, FAR, *[0.0] * 10])
+
+    @cached_property
+    def details(self) -> list[list[Scalar]]:
+        """Return the moment of each contact on its first shape, and the first direction across its normal."""
+
+        def described(listed: ContactList, slot: Any, numbers: Sequence[Scalar]) -> list[Scalar]:
+            tangent = across(listed.point(slot).normal) if listed.tangent is None else listed.axes(slot)[1]
+            return [*numbers[4:7], *tangent]
+
+        return self._compacted(described, [0.0] * 6)
+
+    def _compacted(self, described: Callable[..., list[Scalar]], defaults: Sequence[float]) -> list[list[Scalar]]:
         listed = self.contacts
         if listed is None:
             return []
 
         def visit(write: Callable[..., Any], carry: Any) -> Any:
-            def described(slot: Any, numbers: Sequence[Scalar], carry: Any) -> Any:
-                point = listed.point(slot)
-                pair = to_float(listed.pair[slot])
-                return write(slot, [pair, point.distance, *point.position, *point.normal, *numbers], carry)
+            def act(slot: Any, numbers: Sequence[Scalar], carry: Any) -> Any:
+                return write(slot, described(listed, slot, numbers), carry)
 
-            return self.visit(described, carry)
+            return self.visit(act, carry)
 
-        return listed.compacted(self.size, visit, [-1.0, FAR, *[0.0] * 10])
+        return listed.compacted(self.size, visit, defaults)
 
 
 class Integrator(Protocol):
