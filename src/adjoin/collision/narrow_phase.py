@@ -9,6 +9,7 @@ from adjoin.collision.box import capsule_box, capsule_box_at, sphere_box
 from adjoin.collision.box_box import box_box
 from adjoin.collision.branchless import choose
 from adjoin.collision.capsule import capsule_capsule, capsule_capsule_at
+from adjoin.collision.capsule_box_points import capsule_box_point_at, search_capsule_box
 from adjoin.collision.plane import (
     box_plane,
     box_plane_at,
@@ -164,6 +165,7 @@ NARROW_PHASE: dict[tuple[str, str], NarrowPhase] = {
 MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
     **NARROW_PHASE,
     ("cylinder", "plane"): NarrowPhase(search_cylinder_plane_triangle, cylinder_plane_triangle_at, 4),
+    ("capsule", "box"): NarrowPhase(search_capsule_box, capsule_box_point_at, 1),
 }
 """How they are tested for MuJoCo's model of contact: by as many points, which are MuJoCo's."""
 
