@@ -40,9 +40,9 @@ def robots() -> tuple[adjoin.Model, adjoin.Model]:
     return true, arm.with_parameters({**wrong, **{name: 0.5 * x for name, x in friction.items()}})
 
 
-def measure(true: adjoin.Model, seconds: float, path: Path) -> None:
+def measure(true: adjoin.Model, seconds: float, path: Path, seed: int = 0) -> None:
     """A log as a robot writes it: positions and torques, both with noise."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     moments = torch.arange(0.0, seconds, 1.0 / RATE, dtype=torch.float64)
     motion = fourier_excitation(true, moments, harmonics=8, generator=generator)
     v, a = motion.need("rnea", "v", "a")
@@ -52,20 +52,24 @@ def measure(true: adjoin.Model, seconds: float, path: Path) -> None:
     Recording(true, moments, q, tau=tau).save_csv(path)
 
 
+def motion_of(model: adjoin.Model, log: Path) -> Recording:
+    """Positions become velocities and accelerations.
+
+    Torques stay as they are: least squares averages their noise, and a filter would smooth the steps of dry friction.
+    """
+    raw = load_csv(log, model, dtype=torch.float64)
+    dt, (tau,) = raw.check_time(str(log)), raw.need("main", "tau")
+    q = low_pass_positions(model, raw.q, dt, cutoff=8.0)
+    return replace(differentiate(model, raw.time, q), tau=tau).at(slice(50, -50))
+
+
 def main(quick: bool = False, folder: Path | None = None) -> Path:
     (folder := folder or Path(tempfile.mkdtemp())).mkdir(parents=True, exist_ok=True)
     true, model = robots()
     log = folder / "log.csv"
     measure(true, 10.0 if quick else 40.0, log)
 
-    # Positions become velocities and accelerations. Torques stay as they are: least squares averages their noise, and
-    # a filter would smooth the steps of dry friction away.
-    raw = load_csv(log, model, dtype=torch.float64)
-    dt, (tau,) = raw.check_time(str(log)), raw.need("main", "tau")
-    q = low_pass_positions(model, raw.q, dt, cutoff=8.0)
-    motion = replace(differentiate(model, raw.time, q), tau=tau)
-    inside = motion.at(slice(50, -50))
-
+    inside = motion_of(model, log)
     start = time.perf_counter()
     found = least_squares(model, inside, learn=LEARN)
     (folder / "report.txt").write_text(str(found.report))

@@ -4,10 +4,11 @@
     python tests/campaign/mutants.py --first 100 --count 50 --jobs 16 --minutes 8 --out slice.json
 
 First the tests of the rooms run once, to see which of them run which lines (`covered.py`); `--covered` keeps that.
-Then each mutant is made in a copy of the tree, and the tests that run its line go with -x, the fastest first, as many
-as fit in a third of the limit. A line that runs only while a module is imported gets the tests that run most of the
-module. A mutant is *noticed* if a test fails, *hangs* if its tests take three times as long as without it, and has
-*survived* if all pass. Those that no test could notice are *equivalent*: `EQUIVALENT` says which, and why.
+Then each mutant is made in a copy of the tree, and the tests that run its line go with -x, as many as fit in a third of
+the limit: those about its module first, fast ones before slow ones. A line that runs only while a module is imported
+gets the tests that run the module. A mutant is *noticed* if a test fails, *hangs* if its tests take three times as long
+as without it, and has *survived* if all pass. Those that no test could notice are *equivalent*: `EQUIVALENT` says
+which, and why.
 """
 
 import argparse
@@ -36,7 +37,7 @@ ROOMS = ("compiler", "spatial", "model", "dynamics", "collision", "constraints",
 TESTS = {"constraints": "simulation"}
 """Where the tests of a room are, if not under its own name."""
 
-MOST = 60  # tests that one mutant meets
+MOST = 120  # tests that one mutant meets
 
 OPERATORS = {
     ast.Add: ("+", "-"),
@@ -185,15 +186,21 @@ def cover(tree: Path, rooms: list[str], jobs: int, kernels: Path, limit: float) 
 
 def relevant(mutant: Mutant, tests: list[Test], seconds: float) -> tuple[list[Test], int]:
     """Return the tests that a mutant meets, and how many more run its line but do not fit in the time."""
-    file = str(Path(mutant.file).relative_to("src/adjoin"))
-    running = sorted((test for test in tests if mutant.line in test.lines.get(file, ())), key=lambda t: t.seconds)
+    file, stem = str(Path(mutant.file).relative_to("src/adjoin")), Path(mutant.file).stem
+    running = [test for test in tests if mutant.line in test.lines.get(file, ())]
     if not running:
-        touching = [test for test in tests if test.lines.get(file)]
-        running = sorted(touching, key=lambda test: (test.seconds + 0.1) / len(test.lines[file]))
+        running = [test for test in tests if test.lines.get(file)]
+    again: Counter[str] = Counter()
+    places = {}
+    for test in sorted(running, key=lambda test: test.seconds):  # the same test with other arguments waits
+        function = test.name.split("[")[0]
+        places[test.name] = (stem not in Path(function.split("::")[0]).stem, again[function])
+        again[function] += 1
+    running.sort(key=lambda test: (places[test.name][1] > 3, places[test.name], test.seconds))
     taken, spent = [], 0.0
     for test in running:
         if taken and (spent + test.seconds > seconds or len(taken) == MOST):
-            break
+            continue
         taken.append(test)
         spent += test.seconds
     return taken, len(running) - len(taken)
@@ -244,6 +251,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="how many of the seed's mutants to pass over")
+    parser.add_argument("--again", type=Path, help="an earlier report; only mutants that it does not have as noticed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -285,10 +293,17 @@ def main() -> int:
             print(f"{dict(counts)}  {mutant.file}:{mutant.line}  {record['after']}  {record['outcome']}", flush=True)
 
         taken = chosen(arguments.first + arguments.count, arguments.seed, arguments.rooms)[arguments.first :]
+        if arguments.again:
+            known = {m["file"] + m["after"]: m for m in json.loads(arguments.again.read_text())["mutants"]}
+            settled = {name: m for name, m in known.items() if m["outcome"] in ("noticed", "hangs")}
+            records += [settled[name] for m in taken if (name := m.file + m.after.strip()) in settled]
+            waiting = [m for m in taken if m.file + m.after.strip() not in settled]
+        else:
+            waiting = taken
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(work, taken))
-    order = {mutant[:2]: i for i, mutant in enumerate(taken)}
-    records.sort(key=lambda record: order[record["file"], record["line"]])
+            list(pool.map(work, waiting))
+    order = {mutant.file + mutant.after.strip(): i for i, mutant in enumerate(taken)}
+    records.sort(key=lambda record: order[record["file"] + record["after"]])
     counts = Counter(record["outcome"] for record in records)
     report = {"seed": arguments.seed, "first": arguments.first, "asked": arguments.count, "judged": len(records)}
     report |= {"minutes": round((time.perf_counter() - began) / 60, 1), "counts": counts}

@@ -10,9 +10,12 @@ run: counts, outcomes, seconds.
 
 import argparse
 import json
+import multiprocessing
+import os
 import platform
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import torch
@@ -33,7 +36,7 @@ PARTS = {
     "mjcf": (files.mjcf, 50_000),
     "recordings": (files.recordings, 20_000),
     "viewer": (viewer_requests.requests, 20_000),
-    "kills": (machine.kills, 100),
+    "kills": (machine.kills, 148),
     "bit flips": (machine.bit_flips, 4_800),
     "threads": (machine.threads, 12_800),
     "poison": (states.poison, 300),
@@ -41,11 +44,27 @@ PARTS = {
 }
 """What each part runs, and how many cases at full scale."""
 
+SLICES = {"urdf": 16, "mjcf": 16, "recordings": 16, "kills": 16}
+"""Parts that processes can share, and into how many slices, each with a seed of its own."""
+
+
+def run_part(name: str, count: int, seed: int, jobs: int) -> dict[str, int]:
+    """Run a part, in slices if processes can share it, and return its outcomes."""
+    slices = min(SLICES.get(name, 1), count)
+    if slices == 1:
+        return PARTS[name][0](count, seed)
+    counts = [count // slices + (i < count % slices) for i in range(slices)]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        parts = list(pool.map(PARTS[name][0], counts, [slices * seed + i for i in range(slices)]))
+    names = dict.fromkeys(outcome for part in parts for outcome in part)
+    return {n: (max if n == "slowest, ms" else sum)(part.get(n, 0) for part in parts) for n in names}
+
 
 def main() -> int:
     """Run the parts, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full counts")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path, help="write the report as JSON")
@@ -59,10 +78,10 @@ def main() -> int:
         "parts": {},
     }
     for name in arguments.only:
-        run, full = PARTS[name]
+        full = PARTS[name][1]
         count = max(1, round(arguments.scale * full))
         began = time.perf_counter()
-        outcomes = run(count, arguments.seed)
+        outcomes = run_part(name, count, arguments.seed, arguments.jobs)
         taken = time.perf_counter() - began
         report["parts"][name] = {"cases": count, "of": full, "seconds": round(taken, 1), "outcomes": outcomes}
         print(f"{name}: {count} of {full} cases in {taken:.0f} s: {outcomes}", flush=True)

@@ -4,11 +4,7 @@ import asyncio
 import math
 import random
 
-from viser import _messages
-
 import adjoin
-from adjoin.viewer import Viewer
-from adjoin.viewer.server import is_own
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example")
 HOSTS += ("[::", "")
@@ -17,6 +13,11 @@ VALUES = (math.nan, math.inf, -math.inf, 1e9, -1e9, "0", "", None, True, [], [0.
 
 def requests(count: int, seed: int) -> dict[str, int]:
     """Half headers, half messages."""
+    from viser import _messages
+
+    from adjoin.viewer import Viewer
+    from adjoin.viewer.server import is_own
+
     rng = random.Random(seed)
     outcomes = {"answered": 0, "refused": 0, "messages taken": 0, "messages dropped": 0}
     for _ in range(count // 2):
