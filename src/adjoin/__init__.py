@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from adjoin.model.parts import Actuator, Body, Frame, Geometry, HeightGrid, Keyframe
     from adjoin.model.sensor import Sensor
     from adjoin.model.tendon import Tendon, Waypoint
-    from adjoin.simulation.arguments import PerEnvironment
+    from adjoin.simulation.arguments import AsTable, PerEnvironment
     from adjoin.simulation.checkpointing import checkpointed_rollout
     from adjoin.simulation.integrators import RK4, SemiImplicit
     from adjoin.simulation.measurement import measure
@@ -69,6 +69,7 @@ __all__ = [
     "RK4",
     "Actuator",
     "AnticipatingAdjoint",
+    "AsTable",
     "Body",
     "Budget",
     "Compliant",
@@ -217,7 +218,7 @@ _MODULES = {
     "adjoin.model.parts": ("Actuator", "Body", "Frame", "Geometry", "HeightGrid", "Keyframe"),
     "adjoin.model.sensor": ("Sensor",),
     "adjoin.model.tendon": ("Tendon", "Waypoint"),
-    "adjoin.simulation.arguments": ("PerEnvironment",),
+    "adjoin.simulation.arguments": ("AsTable", "PerEnvironment"),
     "adjoin.simulation.checkpointing": ("checkpointed_rollout",),
     "adjoin.simulation.integrators": ("RK4", "SemiImplicit"),
     "adjoin.simulation.measurement": ("measure",),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from adjoin.rl.learners.shac import SHAC
     from adjoin.rl.random import LogUniform, Normal, Random, Randomize, Uniform
     from adjoin.rl.task import Push, Start, Task, make_task, register_task
+    from adjoin.rl.traced_policy import TracedPolicy
     from adjoin.rl.training import Run, train
     from adjoin.rl.vector import Transition, Vector
 
@@ -43,6 +44,7 @@ _MODULES = {
     "learners.shac": ("SHAC",),
     "random": ("LogUniform", "Normal", "Random", "Randomize", "Uniform"),
     "task": ("Push", "Start", "Task", "make_task", "register_task"),
+    "traced_policy": ("TracedPolicy",),
     "training": ("Run", "train"),
     "vector": ("Transition", "Vector"),
 }
@@ -67,6 +69,7 @@ __all__ = [
     "Start",
     "Step",
     "Task",
+    "TracedPolicy",
     "Transition",
     "Uniform",
     "Vector",

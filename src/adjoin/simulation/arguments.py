@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from adjoin.compiler.runtime.function import PerStep
+from adjoin.compiler.runtime.function import PerStep, Table
 from adjoin.errors import InputError
 
 
@@ -24,13 +24,23 @@ class PerEnvironment:
     value: torch.Tensor
 
 
-Tensors = Mapping[str, torch.Tensor | PerEnvironment | PerStep]
+@dataclass(frozen=True)
+class AsTable:
+    """Marks a tensor as a table: traced functions read `x[i, j]` at computed indices, and its numbers have no gradient.
+
+    Loops over the rows of a matrix need it; without the mark all numbers of a tensor are read one by one.
+    """
+
+    value: torch.Tensor
+
+
+Tensors = Mapping[str, torch.Tensor | PerEnvironment | PerStep | AsTable]
 """Tensors that traced functions take by name."""
 
 
 def unmarked(value: Any) -> Any:
-    """Return the tensor that `PerEnvironment` and `PerStep` mark."""
-    while isinstance(value, (PerEnvironment, PerStep)):
+    """Return the tensor that `PerEnvironment`, `PerStep` and `AsTable` mark."""
+    while isinstance(value, (PerEnvironment, PerStep, AsTable)):
         value = value.value
     return value
 
@@ -67,13 +77,16 @@ def arguments(label: str, tensors: Tensors | None, batch: Sequence[int], steps: 
             value = value.value
         if isinstance(value, PerEnvironment):
             value, single = value.value, True
+        if isinstance(marked, AsTable):
+            value = marked.value
         if not isinstance(value, torch.Tensor):
             raise InputError(f"{label}: tensors[{name!r}] must be a torch tensor, got a {type(value).__name__}")
         leading = (*((steps or 0,) if streamed else ()), *(batch if single else ()))
         if not _broadcasts(value.shape[: len(leading)], leading, streamed):
             wanted = ", ".join([*map(str, leading), "..."])
             raise InputError(f"{label}: tensors[{name!r}] must have the shape ({wanted}), got {tuple(value.shape)}")
-        checked[name] = Argument(tuple(value.shape[len(leading) :]), value, streamed)
+        shape = tuple(value.shape[len(leading) :])
+        checked[name] = Argument(Table(shape) if isinstance(marked, AsTable) else shape, value, streamed)
     return checked
 
 
