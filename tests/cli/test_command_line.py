@@ -15,7 +15,8 @@ from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.assembler import find_ptxas
 from adjoin.errors import InputError
 
-COMMANDS = ("info", "robots", "check", "view", "simulate", "soft", "bench", "cache", "demo", "completion")
+COMMANDS = ("info", "robots", "check", "view", "simulate", "soft", "heat", "particles", "cloth")
+COMMANDS += ("bench", "cache", "demo", "completion")
 ADJOIN = [sys.executable, "-m", "adjoin"]
 
 
@@ -446,3 +447,37 @@ def test_soft_bodies_fall_to_the_ground_and_rest(data, tmp_path):
         assert np.isclose(motion["x"][0, :, 2].min(), 0.01)
     assert len([*(tmp_path / "box").glob("*.vtu")]) == 151
     assert "no such file" in data("soft missing.msh", 1)["error"]
+
+
+def test_heat_that_a_beam_brings_stays_in_the_body(data, tmp_path):
+    found = data("heat box --cells 4 --power 100 --radius 0.03 --convection 0 --seconds 20 --out hot.npz --vtk hot")
+    assert abs(found["stored"] - 2000.0) < 10.0  # J
+    with np.load("hot.npz") as path:
+        assert path["temperature"].shape == (101, 125)
+        assert path["temperature"][0].max() == 300.0
+    assert len([*(tmp_path / "hot").glob("*.vtu")]) == 101
+    cooled = data("heat box --cells 2 --start 400 --convection 1e3 --seconds 60")
+    assert 300.0 < cooled["lowest"] < cooled["mean"] < cooled["highest"] < 400.0
+    assert "narrower than an element" in data("heat box --power 1 --radius 1e-3", 1)["error"]
+    assert "--emissivity from 0 to 1" in data("heat box --emissivity 2", 1)["error"]
+
+
+def test_particles_flow_and_stay_in_their_box(data, tmp_path):
+    found = data("particles liquid --cells 12 --seconds 0.2 --out dam.npz --vtk dam")
+    assert 0.3 < found["front"] < 1.1
+    with np.load("dam.npz") as path:
+        assert path["x"].shape == path["v"].shape == (21, found["particles"], 2)
+        assert path["x"][0].max() < 0.5
+    assert len([*(tmp_path / "dam").glob("*.vtu")]) == 21
+    assert "no material 'stone'" in data("particles stone", 1)["error"]
+    assert "must fit the box of 1 m" in data("particles snow --high 2", 1)["error"]
+
+
+def test_cloth_hangs_over_a_ball(data, tmp_path):
+    found = data("cloth --cells 4 --seconds 0.5 --out cloth.npz --vtk cloth")
+    assert found["lowest"] < -0.1 < 0.0 <= found["highest"] + 0.01
+    assert abs(found["force"] - 9.81 * 0.2 * 0.25) < 0.3
+    with np.load("cloth.npz") as path:
+        assert path["x"].shape == (51, 25, 3)
+    assert len([*(tmp_path / "cloth").glob("*.vtu")]) == 51
+    assert "must be at least 0" in data("cloth --drop -1", 1)["error"]

@@ -26,7 +26,8 @@ def test_the_commands_of_the_page_work_and_print_what_it_shows(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("adjoin.cli.view.wait", wait)
     monkeypatch.setenv("ADJOIN_CACHE_DIR", str(tmp_path / "cache"))
-    commands = {"robots", "info", "view", "check", "simulate", "soft", "train", "bench", "cache", "demo", "completion"}
+    commands = {"robots", "info", "view", "check", "simulate", "soft", "heat", "particles", "cloth", "train", "bench"}
+    commands |= {"cache", "demo", "completion"}
     lines = "".join(blocks("bash")).splitlines()
     assert {line.split()[1] for line in lines} == commands
     for line in lines:
@@ -37,5 +38,5 @@ def test_the_commands_of_the_page_work_and_print_what_it_shows(tmp_path, monkeyp
         if "check" in line:
             assert out == shown[0]
         assert out
-    for name in ("run.npz", "run.html", "soft.html"):
+    for name in ("run.npz", "run.html", "soft.html", "heat.html", "particles.html", "cloth.html"):
         assert (tmp_path / name).stat().st_size > 1000, name

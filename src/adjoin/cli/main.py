@@ -15,7 +15,10 @@ from adjoin.cli.output import print_json
 from adjoin.cli.robot import flag, parts
 from adjoin.errors import AdjoinError, AdjoinWarning, ModelError
 
-MODULES = ("info", "check", "view", "simulate", "soft", "train", "bench", "cache", "demo", "completion")
+MODULES = (
+    *("info", "check", "view", "simulate", "soft", "heat", "particles", "cloth"),
+    *("train", "bench", "cache", "demo", "completion"),
+)
 EXAMPLES = """\
 examples:
   adjoin robots                                 what ships

@@ -2,13 +2,12 @@
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
-from adjoin.cli.output import number, show, writable
+from adjoin.cli.field_files import add_files, check_files, steps_between, write_files
+from adjoin.cli.output import number, show
 from adjoin.cli.setup import count, positive
 from adjoin.errors import InputError
-from adjoin.extras import needed
 
 EXAMPLES = """\
 examples:
@@ -34,24 +33,17 @@ def add(commands: Any) -> None:
     parser.add_argument("--poisson", type=float, default=0.3, help="Poisson's ratio (default 0.3)")
     parser.add_argument("--friction", type=float, default=0.5, help="of the ground (default 0.5)")
     parser.add_argument("--drop", type=float, default=0.0, metavar="M", help="meters above the ground (default 0)")
-    parser.add_argument("--seconds", type=positive, default=1.0, help="how long (default 1)")
-    parser.add_argument("--out", type=Path, metavar="FILE.npz", help="write the motion")
-    parser.add_argument("--vtk", type=Path, metavar="FOLDER", help="write files for ParaView")
-    parser.add_argument("--html", type=Path, metavar="FILE.html", help="write a replay")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_files(parser, 1.0)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the files and print where the body comes to rest."""
-    for path in (arguments.out, arguments.html):
-        writable(path)
-    if arguments.html:
-        needed("viser", "viewer", "--html")
+    check_files(arguments)
     import numpy as np
     import torch
 
-    from adjoin.continuum import Collider, Solid, SolidMaterial, box_mesh, read_mesh, write_vtk, write_vtk_series
+    from adjoin.continuum import Collider, Solid, SolidMaterial, box_mesh, read_mesh
 
     if arguments.mesh == "box":
         mesh = box_mesh((arguments.cells,) * 3, (0.1, 0.1, 0.1))
@@ -62,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     drag = 0.5  # 1/s: it comes to rest
     material = SolidMaterial(arguments.kind, arguments.density, arguments.young, arguments.poisson, drag)
     largest = Solid(mesh, material, 1e-12).stable_dt
-    each = max(1, -int(-KEPT // (0.5 * largest)))  # steps between states that are kept
-    dt, kept = KEPT / each, max(1, round(arguments.seconds / KEPT))
+    each, dt = steps_between(KEPT, largest)
+    kept = max(1, round(arguments.seconds / KEPT))
     nodes = torch.tensor(mesh.nodes)
     lightest = Solid(mesh, material, dt).inputs(Solid(mesh, material, dt).state()).parameters["mass"].min().item()
     ground = Collider("plane", (), 0.2 * lightest / dt**2, 0.3 * lightest / dt, arguments.friction)
@@ -75,19 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     assert path.wrench is not None
     moments = KEPT * np.arange(kept + 1)
     force = -path.wrench[:, 0, 2].reshape(kept, each).mean(1)
-    if arguments.out:
-        np.savez(arguments.out, time=moments, x=path.x.numpy(), v=path.v.numpy(), force=force.numpy())
-    if arguments.vtk:
-        arguments.vtk.mkdir(parents=True, exist_ok=True)
-        files = [arguments.vtk / f"{i:05d}.vtu" for i in range(kept + 1)]
-        for file, x, v in zip(files, path.x, path.v, strict=True):
-            write_vtk(file, x, mesh.elements, point_data={"velocity": v})
-        write_vtk_series(arguments.vtk / "motion.pvd", moments.tolist(), files)
-    if arguments.html:
-        from adjoin.viewer import SoftBody, record_soft
-
-        body = SoftBody(path.x, mesh.surface(), path.v.norm(dim=-1), "speed, m/s")
-        record_soft(body, KEPT, arguments.html, title=Path(arguments.mesh).stem)
+    shown = (path.v.norm(dim=-1), "speed, m/s")
+    write_files(arguments, moments, path.x, mesh.elements, mesh.surface(), {"v": path.v}, shown, force=force.numpy())
     found = {
         "nodes": len(mesh.nodes),
         "elements": len(mesh.elements),

@@ -3,7 +3,7 @@
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState
-from adjoin.continuum.cloth import Cloth, ClothMaterial
+from adjoin.continuum.cloth import Cloth, ClothMaterial, square_cloth
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.files import read_mesh, write_vtk, write_vtk_series
 from adjoin.continuum.heat import Heat, HeatMaterial, HeatPath, Laser
@@ -41,6 +41,7 @@ __all__ = [
     "SolidMaterial",
     "box_mesh",
     "read_mesh",
+    "square_cloth",
     "write_vtk",
     "write_vtk_series",
 ]

@@ -271,3 +271,24 @@ def _bend(x: Any, rest: Any, bending: Any) -> dict[str, Any]:
     area = 0.5 * (sqrt(n1 @ n1) + sqrt(n2 @ n2))
     moment = -bending * (edge @ edge) / area * (angle - flat)
     return {"bent": np.array([moment * gradient for gradient in gradients], dtype=object)}
+
+
+def square_cloth(cells: int, side: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes, (nodes, 3), and the triangles, (triangles, 3), of a flat square from the origin along x and y.
+
+    Diagonals go one way and the other in turn, so that no direction is stiffer than the one across it.
+
+    Args:
+        cells: along each side; a cell is two triangles.
+        side: m.
+    """
+    if cells < 1 or not side > 0:
+        raise InputError(f"square_cloth: cells and side must be positive, got {cells} and {side}")
+    axis = np.linspace(0.0, side, cells + 1)
+    y, x = np.meshgrid(axis, axis, indexing="ij")
+    nodes = np.stack([x.ravel(), y.ravel(), np.zeros(x.size)], 1)
+    number = np.arange(len(nodes)).reshape(x.shape)
+    corners = np.stack([number[:-1, :-1], number[:-1, 1:], number[1:, 1:], number[1:, :-1]], -1)
+    odd = np.add.outer(np.arange(cells), np.arange(cells)) % 2 == 1
+    ways = np.where(odd[..., None], [0, 1, 3, 1, 2, 3], [0, 1, 2, 0, 2, 3])
+    return nodes, np.take_along_axis(corners, ways, -1).reshape(-1, 3)
