@@ -8,7 +8,7 @@ Then each mutant is made in a copy of the tree, and the tests that run its line 
 the limit: those about its module first, fast ones before slow ones. A line that runs only while a module is imported
 gets the tests that run the module. A mutant is *noticed* if a test fails, *hangs* if its tests take three times as long
 as without it, and has *survived* if all pass. Those that no test could notice are *equivalent*: `EQUIVALENT` says
-which, and why.
+which, and why. The choice depends on the whole source; `--again` goes on with that of an earlier report.
 """
 
 import argparse
@@ -217,9 +217,13 @@ def judge(tree: Path, mutant: Mutant, tests: list[Test], limit: float, kernels: 
         return {**record, "outcome": "survived", "tests": 0, "left": 0}
     place = tree / mutant.file
     whole = place.read_text()
-    lines = whole.splitlines(keepends=True)
-    lines[mutant.line - 1] = mutant.after + "\n"
-    place.write_text("".join(lines))
+    lines = whole.splitlines()
+    same = [i for i, line in enumerate(lines) if line.strip() == mutant.before.strip()]
+    if not same:
+        return {**record, "outcome": "gone"}  # since an earlier report
+    at = min(same, key=lambda i: abs(i + 1 - mutant.line))
+    lines[at] = lines[at].replace(mutant.before.strip(), mutant.after.strip())
+    place.write_text("\n".join(lines) + "\n")
     # Kernels are found by their programs and the source of the compiler: those of before serve all other rooms.
     cache = kernels if "adjoin/compiler" not in mutant.file else tree / "kernels"
     command = [*PYTEST, "-x", f"--basetemp={tree / 'pytest'}", *[test.name for test in taken]]
@@ -251,7 +255,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="how many of the seed's mutants to pass over")
-    parser.add_argument("--again", type=Path, help="an earlier report; only mutants that it does not have as noticed")
+    parser.add_argument("--again", type=Path, help="an earlier report: judge its mutants that were not noticed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -294,16 +298,12 @@ def main() -> int:
 
         taken = chosen(arguments.first + arguments.count, arguments.seed, arguments.rooms)[arguments.first :]
         if arguments.again:
-            known = {m["file"] + m["after"]: m for m in json.loads(arguments.again.read_text())["mutants"]}
-            settled = {name: m for name, m in known.items() if m["outcome"] in ("noticed", "hangs")}
-            records += [settled[name] for m in taken if (name := m.file + m.after.strip()) in settled]
-            waiting = [m for m in taken if m.file + m.after.strip() not in settled]
-        else:
-            waiting = taken
+            known = json.loads(arguments.again.read_text())["mutants"]
+            records += [record for record in known if record["outcome"] in ("noticed", "hangs")]
+            taken = [Mutant(*[each[field] for field in Mutant._fields]) for each in known if each not in records]
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(work, waiting))
-    order = {mutant.file + mutant.after.strip(): i for i, mutant in enumerate(taken)}
-    records.sort(key=lambda record: order[record["file"] + record["after"]])
+            list(pool.map(work, taken))
+    records.sort(key=lambda record: (record["file"], record["line"]))
     counts = Counter(record["outcome"] for record in records)
     report = {"seed": arguments.seed, "first": arguments.first, "asked": arguments.count, "judged": len(records)}
     report |= {"minutes": round((time.perf_counter() - began) / 60, 1), "counts": counts}
