@@ -36,7 +36,8 @@ STATES = 2
 ENOUGH = 1e-10
 ENOUGH_STEP = 1e-6
 ENOUGH_HEIGHT = 1e-3  # m
-FORCES = ("touch", "force", "torque", "jointlimitfrc", "tendonlimitfrc", "geomdist", "geomnormal", "geomfromto")
+FORCES = ("touch", "force", "torque", "contact", "tactile", "jointlimitfrc", "tendonlimitfrc")
+FORCES += ("geomdist", "geomnormal", "geomfromto")
 """Sensors that are compared after a step with contact."""
 
 

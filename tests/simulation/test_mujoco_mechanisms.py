@@ -1,10 +1,13 @@
 """Tendons, equalities, transmissions, activations and gravity compensation act as in MuJoCo."""
 
 import mujoco_models
+import mujoco_tables
+import numpy as np
 import pytest
 import torch
 
 import adjoin
+from adjoin.dynamics.tendon import _through_ring
 
 ROBOT = """
 <mujoco>
@@ -160,3 +163,53 @@ def test_gradients_pass_a_limit_of_a_tendon_over_several_joints():
     held = sim.step(sim.state(q, v))
     assert held.v[0] < 0.5 * v[0]
     assert torch.autograd.gradcheck(lambda q, v: sim.step(sim.state(q, v)).v, [q, v], atol=1e-6)
+
+
+RING = """
+<mujoco>
+  <option gravity="0 0 0"/>
+  <worldbody>
+    <site name="begin" pos="0.4 0.05 0.02"/>
+    <body>
+      <joint axis="0 1 0"/><joint axis="0 0 1"/><joint type="slide" axis="0 1 0"/>
+      <geom name="ring" type="{}" size="0.1 0.2" mass="1"/><site name="within" pos="0.02 0.01 0"/>
+      <body>
+        <joint axis="0 0 1"/><joint axis="1 0 0"/>
+        <geom type="box" size="0.1 0.1 0.1" pos="-0.3 0 0"/><site name="end" pos="-0.3 0.15 0.02"/>
+      </body>
+    </body>
+  </worldbody>
+  <tendon>
+    <spatial name="string" stiffness="30" damping="3" springlength="0.1">
+      <site site="begin"/><geom geom="ring" sidesite="within"/><site site="end"/>
+    </spatial>
+  </tendon>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("shape", ["sphere", "cylinder"])
+def test_a_tendon_runs_through_a_ring_as_mujocos(shape):
+    model, sim = mujoco_models.engines(RING.format(shape))
+    held = []
+
+    def states():
+        for data in mujoco_models.random_states(model, 12, spread=0.6, speed=0.3):
+            held.append(data.ten_wrapnum[0] > 2)
+            yield data
+
+    with mujoco_tables.interpreted():
+        state, _, (_, v, _) = mujoco_models.states_of(sim, model, states())
+        after = sim.step(state)
+    assert 2 < sum(held) < 12
+    assert (after.v - v).abs().max() < 1e-6 * (v - state.v).abs().max()  # MuJoCo's search ends at 1e-6
+
+
+def test_where_a_string_touches_a_ring_has_gradients():
+    @adjoin.function(x=4)
+    def touch(x):
+        _, places, straights, _ = _through_ring((x[0], x[1]), (x[2], x[3]), 0.0, 0.1)
+        return np.array([*places[0], *straights], dtype=object)
+
+    x = torch.tensor([0.4, 0.05, -0.2, 0.33], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(touch, (x,), eps=1e-6, atol=1e-7)

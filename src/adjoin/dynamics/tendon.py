@@ -15,7 +15,7 @@ from adjoin.spatial import vector
 from adjoin.spatial.motion import transform_multiply
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import ZERO, Vector3
-from adjoin.trace import atan2, cos, maximum, minimum, select, sin, sqrt
+from adjoin.trace import atan2, cos, implicit, loop, maximum, minimum, select, sin, sqrt
 
 TINY = 1e-12
 
@@ -155,27 +155,14 @@ def _wrap(state: State, first: Point, last: Point, around: Waypoint) -> tuple[Sc
         s = vector.apply_transposed(rotation, vector.subtract(place, center))
         sx, sy = vector.dot(s, x), vector.dot(s, y)
         swept = _angle(ax, ay, sx, sy) + _angle(sx, sy, bx, by)
-    radius = around.radius
-    lengths = [sqrt(maximum(u * u + v * v, TINY * TINY)) for u, v in ((ax, ay), (bx, by))]
-    outside = (lengths[0] >= radius) & (lengths[1] >= radius)
-    tangents = [sqrt(maximum(length * length - radius * radius, TINY * TINY)) for length in lengths]
-    openings = [atan2(tangent, radius) for tangent in tangents]
-    way = select(swept < 0.0, -1.0, 1.0)
-    angle = abs(swept) - openings[0] - openings[1]
-    touches = outside & (angle > 0.0)
-    arc = radius * maximum(angle, 0.0)
-    ends = [(u / length, v / length, turn) for u, v, length, turn in _turns(ax, ay, bx, by, lengths, openings, way)]
-    touched = [
-        vector.add(
-            vector.scale(radius * (u * cos(t) - v * sin(t)), x), vector.scale(radius * (u * sin(t) + v * cos(t)), y)
-        )
-        for u, v, t in ends
-    ]
+    around_or_through = _through_ring if around.inside else _around_circle
+    touches, places, straights, arc = around_or_through((ax, ay), (bx, by), swept, around.radius)
+    touched = [vector.add(vector.scale(u, x), vector.scale(v, y)) for u, v in places]
     if around.kind == "cylinder":
         # Unrolled, the path is one straight line: it climbs in proportion to its length.
-        whole = tangents[0] + arc + tangents[1]
+        whole = straights[0] + arc + straights[1]
         climb = (b[2] - a[2]) / whole
-        heights = (a[2] + climb * tangents[0], a[2] + climb * (tangents[0] + arc))
+        heights = (a[2] + climb * straights[0], a[2] + climb * (straights[0] + arc))
         touched = [(p[0], p[1], height) for p, height in zip(touched, heights, strict=True)]
         arc = sqrt(maximum(arc * arc + (climb * arc) * (climb * arc), TINY * TINY))
     body = state.robot.model.frames[index].body
@@ -183,9 +170,72 @@ def _wrap(state: State, first: Point, last: Point, around: Waypoint) -> tuple[Sc
     return touches, entry, leave, arc
 
 
-def _turns(ax: Scalar, ay: Scalar, bx: Scalar, by: Scalar, lengths: list, openings: list, way: Scalar) -> list:
-    """Return both points with their distances and the angles from them to where the string touches."""
-    return [(ax, ay, lengths[0], way * openings[0]), (bx, by, lengths[1], -(way * openings[1]))]
+Planar = tuple[Scalar, Scalar]
+Touch = tuple[Scalar, list[Planar], list[Scalar], Scalar]
+"""Whether a string touches a circle, where it comes to it and leaves it, its length before and after, and the arc."""
+
+
+def _around_circle(a: Planar, b: Planar, swept: Scalar, radius: float) -> Touch:
+    """Return how a string runs around a circle, from one point to another that is a swept angle away."""
+    lengths = [_length(a), _length(b)]
+    outside = (lengths[0] >= radius) & (lengths[1] >= radius)
+    tangents = [sqrt(maximum(length * length - radius * radius, TINY * TINY)) for length in lengths]
+    openings = [atan2(tangent, radius) for tangent in tangents]
+    way = select(swept < 0.0, -1.0, 1.0)
+    angle = abs(swept) - openings[0] - openings[1]
+    turns = (way * openings[0], -(way * openings[1]))
+    places = [_on_circle(p, length, t, radius) for p, length, t in zip((a, b), lengths, turns, strict=True)]
+    return outside & (angle > 0.0), places, tangents, radius * maximum(angle, 0.0)
+
+
+def _through_ring(a: Planar, b: Planar, _: Scalar, radius: float) -> Touch:
+    """Return how a string is held by a ring that it runs through, where it would pass beside it: at one point.
+
+    It leaves the point as light leaves a mirror: with z the sine of the angle there, the angle between both ends is
+    2 asin z - asin(r z / |a|) - asin(r z / |b|).
+    """
+    lengths = [_length(a), _length(b)]
+    swept = _angle(*a, *b)
+    between = abs(swept)
+    ratios = [radius / length for length in lengths]
+
+    def gap(z: Scalar) -> Scalar:
+        return _arcsine(ratios[0] * z) + _arcsine(ratios[1] * z) - 2.0 * _arcsine(z) + between
+
+    def slope(z: Scalar) -> Scalar:
+        rates = [x / sqrt(maximum(1.0 - x * x * z * z, 1e-30)) for x in (*ratios, 1.0)]
+        return rates[0] + rates[1] - 2.0 * rates[2]
+
+    start = 1.0 - 1e-7
+    found = loop(20, lambda _, z: minimum(z - gap(z) / minimum(slope(z), -TINY), start), start, detached=True)
+    sine = implicit([found], lambda z: [gap(z[0])], lambda r: [r[0] / minimum(slope(found), -TINY)])[0]
+    way = select(swept < 0.0, -1.0, 1.0)
+    mirrored = _on_circle(a, lengths[0], way * (_arcsine(sine) - _arcsine(ratios[0] * sine)), radius)
+    middle = (a[0] + b[0], a[1] + b[1])
+    halfway = _on_circle(middle, _length(middle), 0.0, radius)
+    solved = (abs(gap(found)) < 1e-6) & (gap(start) <= 0.0)
+    place = (select(solved, mirrored[0], halfway[0]), select(solved, mirrored[1], halfway[1]))
+    apart = (b[0] - a[0], b[1] - a[1])
+    along = -(apart[0] * a[0] + apart[1] * a[1]) / maximum(apart[0] * apart[0] + apart[1] * apart[1], TINY)
+    nearest = (a[0] + along * apart[0], a[1] + along * apart[1])
+    beside = (along <= 0.0) | (along >= 1.0) | (_length(nearest) > radius)
+    outside = (lengths[0] > radius) & (lengths[1] > radius)
+    straights = [_length((place[0] - p[0], place[1] - p[1])) for p in (a, b)]
+    return outside & beside, [place, place], straights, 0.0
+
+
+def _on_circle(p: Planar, length: Scalar, turn: Scalar, radius: float) -> Planar:
+    """Return the point of a circle in the direction of another point, turned about the center."""
+    u, v, c, s = p[0] / length, p[1] / length, cos(turn), sin(turn)
+    return radius * (u * c - v * s), radius * (u * s + v * c)
+
+
+def _length(p: Planar) -> Scalar:
+    return sqrt(maximum(p[0] * p[0] + p[1] * p[1], TINY * TINY))
+
+
+def _arcsine(x: Scalar) -> Scalar:
+    return atan2(x, sqrt(maximum(1.0 - x * x, 1e-30)))
 
 
 def _angle(ax: Scalar, ay: Scalar, bx: Scalar, by: Scalar) -> Scalar:

@@ -158,7 +158,15 @@ class Mechanism:
             rotation=rotation_of(m.geom_quat[number]),
             radius=float(m.geom_size[number][0]),
             side=self.names.sites[round(constant)] if constant >= 0.0 else "",
+            inside=int(constant >= 0.0 and self._is_inside(round(constant), number)),
         )
+
+    def _is_inside(self, side: int, shape: int) -> bool:
+        """Return whether a side site is in the sphere or cylinder that it is for, so that the tendon runs inside."""
+        m = self.m
+        if m.site_bodyid[side] != m.geom_bodyid[shape]:
+            return False
+        return math.dist(m.site_pos[side], m.geom_pos[shape]) < m.geom_size[shape][0]
 
     # The medium
 

@@ -74,22 +74,6 @@ def _tendons(mujoco: Any, m: Compiled, add: Any) -> None:
     add("tendons with nonlinear springs", "TENDON", _nonzero_rows(m, "tendon_stiffnesspoly"))
     add("tendons with nonlinear damping", "TENDON", _nonzero_rows(m, "tendon_dampingpoly"))
     add("tendons with springs that yield", "TENDON", _nonzero_rows(m, "tendon_springyield"))
-    add("tendons that run inside of a shape", "TENDON", [i for i in range(m.ntendon) if _runs_inside(mujoco, m, i)])
-
-
-def _runs_inside(mujoco: Any, m: Compiled, tendon: int) -> bool:
-    """Return whether a side site is in the sphere or cylinder that it is for."""
-    first, count = int(m.tendon_adr[tendon]), int(m.tendon_num[tendon])
-    shapes = [int(mujoco.mjtWrap.mjWRAP_SPHERE), int(mujoco.mjtWrap.mjWRAP_CYLINDER)]
-    for w in range(first, first + count):
-        side, shape = round(float(m.wrap_prm[w])), int(m.wrap_objid[w])
-        if int(m.wrap_type[w]) in shapes and side >= 0 and m.site_bodyid[side] == m.geom_bodyid[shape]:
-            turn = np.zeros(9)
-            mujoco.mju_quat2Mat(turn, m.geom_quat[shape])
-            away = turn.reshape(3, 3).T @ np.subtract(m.site_pos[side], m.geom_pos[shape])
-            if np.linalg.norm(away) < m.geom_size[shape][0]:
-                return True
-    return False
 
 
 def _joints(mujoco: Any, m: Compiled, add: Any) -> None:

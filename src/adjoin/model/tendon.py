@@ -21,6 +21,7 @@ class Waypoint:
         rotation: of a shape in its frame; the axis of a cylinder is its z.
         radius: of a shape, m.
         side: name of the frame on the side that the tendon passes; "" for the shorter way.
+        inside: 1 if the tendon runs through the shape as through a ring, else 0.
     """
 
     kind: Literal["joint", "site", "pulley", "sphere", "cylinder"]
@@ -30,6 +31,7 @@ class Waypoint:
     rotation: Mat3 = IDENTITY
     radius: float = 0.0
     side: str = ""
+    inside: int = 0
 
 
 @dataclass(frozen=True)
