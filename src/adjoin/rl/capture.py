@@ -1,5 +1,6 @@
 """One CUDA graph in the place of thousands of launches."""
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ class Captured:
 
     def _record(self) -> None:
         tensors = self._keep()
-        before = [x.clone() for x in tensors]
+        before = [x.detach().clone() for x in tensors]  # a graph of gradients to weights would stay on this stream
         states = [generator.get_state() for generator in self._generators]
 
         def restore() -> None:
@@ -67,7 +68,15 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
-            self._result = self._function()
+        # Older graphs that nothing uses any more must not be freed while this one is recorded: CUDA refuses that.
+        gc.collect()
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            with torch.cuda.graph(graph):
+                self._result = self._function()
+        finally:
+            if collects:
+                gc.enable()
         restore()
         self._graph = graph
