@@ -54,3 +54,11 @@ def test_the_table_of_gradients_is_that_of_the_campaigns_last_run():
         errors = [found[start][level] for start in ("rest", "fall") for level in ("median", "90th percentile")]
         assert f"| {name} | {' | '.join(f'{error:.0e}' for error in errors)} |" in page
         assert max(errors) < 0.01
+
+
+def test_the_table_of_sweeps_is_that_of_the_campaigns_last_run():
+    robots = json.loads((ROOT / "tests" / "campaign" / "sweeps.json").read_text())
+    page = (ROOT / "docs" / "adjoints.md").read_text()
+    for name, found in robots.items():
+        shares = [[100.0 * found[count][f"{width} together"] for width in (1, 16)] for count in ("5", "10", "15", "20")]
+        assert f"| {name} | {' | '.join(f'{alone:.0f} % / {all_of:.0f} %' for alone, all_of in shares)} |" in page
