@@ -243,8 +243,11 @@ def test_errors_say_what_would_be_right():
         runner.rollout({"y": state["x"]}, parameters, controls)
     with pytest.raises(InputError, match=r"'k' must have the shape \(\*batch, 21, 2\), got \(20, 2\)"):
         runner.rollout(state, parameters | {"k": parameters["k"][:20]}, controls)
-    with pytest.raises(InputError, match="exceed the budget of 1,000 bytes; every='sqrt' takes"):
+    with pytest.raises(InputError, match="exceed the budget of 1,000 bytes; even every='sqrt' takes"):
         runner.rollout(state, parameters, controls, checkpoints=Checkpoints(budget=1000))
+    with pytest.raises(InputError, match=r"even every='sqrt' takes 620 bytes; 9 steps would fit, or fewer variants"):
+        Checkpoints(budget=95).interval(900, 10)
+    assert Checkpoints("sqrt", budget=95).interval(9, 10) == 3
     with pytest.raises(InputError, match="keep must divide the 6 steps"):
         runner.rollout(state, parameters, controls, keep=4)
     table = runner.arrays["corners"].copy()

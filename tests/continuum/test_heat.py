@@ -156,6 +156,8 @@ def test_errors_name_what_is_wrong():
     mesh = box_mesh((2, 1, 1), (2.0, 1.0, 1.0))
     with pytest.raises(InputError, match=r"dt 1e\+06 is not in the range of stable explicit steps; the largest is"):
         Heat(mesh, STEEL, dt=1e6)
+    with pytest.raises(InputError, match="emissivity is from 0 to 1, got -5"):
+        Heat(box_mesh((1, 1, 1), (1.0, 1.0, 1.0)), HeatMaterial(1.0, 1.0, 1.0), 1e-3, convection=-5.0)
     with pytest.raises(InputError, match="conductivity must be positive and finite, got -1"):
         HeatMaterial(1.0, 1.0, -1.0)
     with pytest.raises(InputError, match=r"element 1 \(nodes .*\) is inverted"):

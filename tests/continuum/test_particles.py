@@ -115,6 +115,19 @@ def test_a_plate_that_presses_feels_what_it_presses_on():
     assert gradient[-20:, 0, 2].sum() < 0  # lower presses harder
 
 
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_bad_variant_leaves_the_others_alone_and_runs_have_the_same_bits(atomic):
+    world = Particles((12, 12), 0.1, 1e-3, ParticleMaterial("elastic", 1000.0, 1e5), atomic=atomic)
+    x = block(world, (0.4, 0.4), (0.3, 0.3)).expand(3, -1, 2)
+    v = torch.zeros_like(x).clone()
+    v[1, 5] = torch.nan
+    found = world.rollout(world.state(x, v), 0.05**2, steps=30)
+    alone = world.rollout(world.state(x[0], v[0]), 0.05**2, steps=30)
+    assert found.x[1].isnan().any()
+    for i in (0, 2):
+        assert torch.allclose(found.x[i], alone.x, atol=1e-14) if atomic else found.x[i].equal(alone.x)
+
+
 def test_what_is_wrong_is_named():
     with pytest.raises(InputError, match=r"dt 0\.1 is beyond stability: the speed of sound allows at most"):
         Particles((20, 20), 0.05, 0.1, ParticleMaterial())

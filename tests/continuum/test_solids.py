@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from adjoin.continuum import BodyState, Cloth, ClothMaterial, Collider, Motion, Solid, SolidMaterial, box_mesh
+from adjoin.continuum import (
+    BodyState,
+    Cloth,
+    ClothMaterial,
+    Collider,
+    ConjugateGradients,
+    ImplicitSolid,
+    Motion,
+    Solid,
+    SolidMaterial,
+    box_mesh,
+)
 from adjoin.continuum.cloth import _angle, _bend, _stretch
 from adjoin.continuum.solids import first_piola
 from adjoin.errors import InputError
@@ -168,6 +179,42 @@ def cloth_square(cells=6, side=0.3, **options):
     )
 
 
+def test_a_hard_block_falls_and_bounces_as_a_mass_on_a_spring_does():
+    """Free fall to the ground, half a period of sqrt(m / k) there, and back to where it came from."""
+    dt, height, stiffness = 2e-5, 5e-3, 40.0
+    mesh = box_mesh((1, 1, 1), (0.1, 0.1, 0.1))
+    ground = Collider("plane", stiffness=stiffness)
+    solid = Solid(mesh, SolidMaterial("neo_hookean", 200.0, 1e7, 0.3), dt, colliders=(ground,))
+    start = solid.state(torch.tensor(mesh.nodes) + torch.tensor([0.0, 0.0, height], dtype=torch.float64))
+    mass, spring, speed = 0.2, 4 * stiffness, (2 * 9.81 * height) ** 0.5
+    sag, rate = mass * 9.81 / spring, (spring / mass) ** 0.5
+    fall = (2 * height / 9.81) ** 0.5
+    contact = (torch.pi + 2 * math.atan(sag * rate / speed)) / rate  # weight acts meanwhile
+    steps = round((2 * fall + contact) / dt)
+    path = solid.rollout(start, steps=steps, keep=1)
+    bottom = path.x[:, :, 2].mean(1) - 0.05
+    touched = (path.wrench[:, 0, 2] < 0).nonzero()[:, 0]
+    assert abs(dt * touched[0].item() - fall) < 2 * dt
+    assert abs(dt * len(touched) - contact) < 0.005 * contact
+    assert torch.isclose(bottom.min(), torch.tensor(-sag - (sag**2 + speed**2 / rate**2) ** 0.5).double(), rtol=0.005)
+    assert torch.isclose(bottom[-1], torch.tensor(height).double(), rtol=0.01)  # no energy is lost
+    flight = dt * torch.arange(touched[0].item()).double()
+    assert torch.allclose(bottom[: len(flight)], height - 0.5 * 9.81 * flight * (flight + dt), atol=1e-12)
+
+
+def test_bending_converges_with_order_two():
+    """The sag of a short beam on meshes of half, a quarter and an eighth of its length."""
+    sags = []
+    for n in (2, 4, 8):
+        mesh = box_mesh((2 * n, n, n), (0.2, 0.1, 0.1))
+        solid = ImplicitSolid(mesh, SolidMaterial("neo_hookean", 100.0, 1e6, 0.3), solver=ConjugateGradients(1e-9))
+        still = solid.rollout(solid.state(), fixed=torch.tensor(mesh.nodes[:, 0] == 0.0))
+        sags.append(-still.x[torch.tensor(mesh.nodes[:, 0] == 0.2), 2].mean().item() + 0.05)
+    order = math.log2((sags[1] - sags[0]) / (sags[2] - sags[1]))
+    assert 1.4 < order < 2.3  # less than 2 only by the corners of the clamp
+    assert sags[0] < sags[1] < sags[2]
+
+
 def test_cloth_hangs_with_its_weight_and_lies_on_a_sphere():
     cloth = cloth_square(dt=1e-3, material={"young": 200.0, "drag": 4.0})
     fixed = torch.as_tensor(cloth.nodes[:, 1] == 0.0)
@@ -217,3 +264,14 @@ def test_gradients_of_cloth_are_finite_differences_and_errors_are_named():
         Collider("torus")
     with pytest.raises(InputError, match="a box has 3 positive sizes"):
         Collider("box", (1.0,))
+    with pytest.raises(InputError, match="and damping, friction and thickness not negative"):
+        Collider(friction=-0.1)
+    with pytest.raises(InputError, match="a physical material has density, young > 0"):
+        SolidMaterial(poisson=0.5)
+    with pytest.raises(InputError, match="a physical material has density, young > 0"):
+        ClothMaterial(density=math.nan)
+    nodes = np.array([[0.0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 1, 0]])
+    with pytest.raises(InputError, match="cloth: triangle 1 names node 7 of 4"):
+        Cloth(nodes, np.array([[0, 1, 3], [0, 1, 7]]), ClothMaterial(), 1e-3)
+    with pytest.raises(InputError, match=r"cloth: triangle 1 \(nodes \[0, 1, 2\]\) is degenerate"):
+        Cloth(nodes, np.array([[0, 1, 3], [0, 1, 2]]), ClothMaterial(), 1e-3)

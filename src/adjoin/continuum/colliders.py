@@ -45,6 +45,10 @@ class Collider:
             raise InputError(f"collider: no kind {self.kind!r}; kinds: {', '.join(SIZES)}")
         if len(self.size) != SIZES[self.kind] or any(length <= 0 for length in self.size):
             raise InputError(f"collider: a {self.kind} has {SIZES[self.kind]} positive sizes, got {self.size}")
+        if not (self.stiffness > 0 and self.damping >= 0 and self.friction >= 0 and self.thickness >= 0):
+            raise InputError(
+                f"collider: stiffness must be positive, and damping, friction and thickness not negative, got {self}"
+            )
 
 
 @dataclass(frozen=True)

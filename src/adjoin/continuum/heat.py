@@ -126,6 +126,11 @@ class Heat:
             raise InputError(
                 f"heat: dt {self.dt:g} is not in the range of stable explicit steps; the largest is {limit:.4g}"
             )
+        if not (self.convection >= 0 and 0 <= self.emissivity <= 1 and self.ambient >= 0):
+            raise InputError(
+                f"heat: convection and ambient must not be negative, and emissivity is from 0 to 1, got "
+                f"{self.convection}, {self.ambient} and {self.emissivity}"
+            )
         if self.birth is not None and np.shape(self.birth) != (len(self.mesh.elements),):
             raise InputError(
                 f"heat: birth must have the shape ({len(self.mesh.elements)},), got {np.shape(self.birth)}"

@@ -26,7 +26,7 @@ class ParetoFront:
 
 
 def pareto_front(
-    objectives: Callable[[torch.Tensor], torch.Tensor],
+    objectives: Callable[[torch.Tensor], torch.Tensor] | Sequence[Callable[[torch.Tensor], torch.Tensor]],
     start: torch.Tensor,
     points: int = 20,
     *,
@@ -41,7 +41,8 @@ def pareto_front(
     The objectives are scaled to the range between their values where each is best alone, which are found first.
 
     Args:
-        objectives: takes decision variables (batch, ...), gives (batch, objectives); smaller is better.
+        objectives: takes decision variables (batch, ...), gives (batch, objectives); smaller is better. Or a sequence
+            of functions that give (batch,) each, such as an `Objective`.
         start: decision variables to begin with, (...).
         points: of the front.
         method: "weighted" minimizes weighted sums, which reaches the convex part of a front; "chebyshev" the largest
@@ -57,8 +58,9 @@ def pareto_front(
         raise InputError(
             f"pareto_front: points must be at least 2 and iterations at least 1, got {points}, {iterations}"
         )
+    evaluate = objectives if callable(objectives) else _together(objectives)
     with torch.no_grad():
-        first = objectives(start[None])
+        first = evaluate(start[None])
     if first.dim() != 2 or first.shape[1] < 2:
         raise InputError(f"pareto_front: objectives must give (batch, two or more), got {tuple(first.shape)}")
     count = first.shape[1]
@@ -77,7 +79,7 @@ def pareto_front(
             None,
         )
         for step in range(iterations + 1):
-            now = objectives(x)
+            now = evaluate(x)
             losses = loss(now)
             with torch.no_grad():
                 archive.add(x, now)
@@ -155,6 +157,11 @@ class _Archive:
         x, values = x[good], values[good]
         left = ~(values[:, None] <= self.values).all(-1).any(0)
         self.x, self.values = torch.cat([self.x[left], x]), torch.cat([self.values[left], values])
+
+
+def _together(objectives: Sequence[Callable[[torch.Tensor], torch.Tensor]]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function to (batch, objectives) from functions to (batch,)."""
+    return lambda x: torch.stack([objective(x) for objective in objectives], -1)
 
 
 def efficient(values: torch.Tensor) -> torch.Tensor:

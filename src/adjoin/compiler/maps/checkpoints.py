@@ -31,8 +31,12 @@ class Checkpoints:
         kept = (steps // interval + 1 if interval < steps else 0) + interval + 1
         if kept * bytes_a_state > self.budget:
             least = (steps // root + root + 2) * bytes_a_state
+            remedy = f"every='sqrt' takes {least:,} bytes"
+            if least > self.budget:  # 2 √steps + 3 states
+                fit = max(0, (self.budget // bytes_a_state - 3) // 2) ** 2
+                remedy = f"even {remedy}; {fit:,} steps would fit, or fewer variants"
             raise InputError(
                 f"checkpoints: {kept:,} states of {bytes_a_state:,} bytes exceed the budget of {self.budget:,} bytes; "
-                f"every='sqrt' takes {least:,} bytes"
+                f"{remedy}"
             )
         return interval
