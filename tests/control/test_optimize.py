@@ -342,3 +342,10 @@ def test_clipping_leaves_short_gradients_as_they_are():
     clipped = _clipped(gradients, 1.0)
     torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.8], [0.03, 0.04], [0.0, 0.0]]))
     assert _clipped(gradients, None) is gradients
+
+
+def test_gauss_newton_refuses_an_objective_with_a_cost_beside_its_residuals():
+    task = cart_squares()
+    mixed = Objective(task.sim, task.start, STEPS, residuals=task.residual, cost=lambda control: control @ control)
+    with pytest.raises(InputError, match="GaussNewton: the objective must have residuals, and no cost"):
+        optimize(mixed, method=GaussNewton(), iterations=1)

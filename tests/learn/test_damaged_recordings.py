@@ -48,6 +48,7 @@ def zipped(members, method=zipfile.ZIP_DEFLATED):
     [
         ({"time.npy": header((10**15,))}, r"array 'time' claims the shape \(1000000000000000,\) of float64, but"),
         ({"time.npy": header((-2,)) + bytes(16)}, "claims the shape"),
+        ({"time.npy": header((2, -3, -1)) + bytes(48)}, "claims the shape"),
         ({"time.npy": header((2,), "|O") + bytes(16)}, "array 'time' is of type object; it must be numbers"),
         ({"time.npy": header((2,), "<c8") + bytes(16)}, "is of type complex64"),
         ({"time.npy": b"\x93NUMPY\x09\x00junk"}, "not an NPZ file of plain arrays"),

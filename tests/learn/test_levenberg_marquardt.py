@@ -156,3 +156,8 @@ def test_an_interrupt_propagates_unless_the_partial_result_is_asked_for():
     assert 1 < len(history) < 50
     assert float(rosenbrock(module().detach()).square().mean()) == pytest.approx(history[-1])
     assert gauss_newton(rosenbrock, complete)[: len(history)] == pytest.approx(history)
+
+
+def test_what_has_no_diagonal_gets_a_little_of_the_greatest_entry():
+    normal = torch.diag_embed(torch.tensor([[1e6, 0.0], [4.0, 1.0]], dtype=torch.float64))
+    assert torch.allclose(diagonal_scale(normal), torch.tensor([[1e6, 1e-3], [4.0, 1.0]], dtype=torch.float64))

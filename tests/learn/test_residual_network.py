@@ -10,7 +10,7 @@ from adjoin.errors import InputError
 from adjoin.learn.data import Recording
 from adjoin.learn.modules import Positive
 from adjoin.learn.parameters import Parameters
-from adjoin.learn.residual_network import ResidualNetwork
+from adjoin.learn.residual_network import ResidualNetwork, _chosen
 from adjoin.learn.shooting import Shooting
 
 STEPS = 100
@@ -213,3 +213,25 @@ def test_unknown_names_list_those_there_are():
         ResidualNetwork(pendulum(), inputs=("q", "tau"))
     with pytest.raises(InputError, match=r"'actuator_gain' of 'pendulum.*' has no numbers to add to"):
         ResidualNetwork(pendulum(), ["actuator_gain"])
+
+
+def test_a_network_adds_to_the_numbers_of_the_link_that_was_named():
+    model = adjoin.robots.load("two_link")
+    link = model.bodies[1].name
+    labels, shape, indices = _chosen(model, "com", link)
+    assert shape == (2, 3)
+    assert indices == [3, 4, 5]
+    assert labels == [f"com of {link} {k}" for k in range(3)]
+
+
+def test_the_proximal_step_of_adam_divides_by_the_size_that_adam_divides_by(monkeypatch):
+    made = woken(network())
+    optimizer = torch.optim.Adam(made.parameters(), lr=0.1, betas=(0.9, 0.99), eps=1e-8)
+    last = made.layers[-1]
+    for parameter in made.parameters():
+        parameter.grad = torch.full_like(parameter, 0.5)
+    optimizer.step()
+    thresholds = []
+    monkeypatch.setattr(made, "shrink", thresholds.append)
+    made.proximal(optimizer, 2.0)
+    assert torch.allclose(thresholds[0], torch.full((len(last),), 0.1 * 2.0 / (0.5 + 1e-8), dtype=torch.float64))

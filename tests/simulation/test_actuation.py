@@ -1,9 +1,12 @@
 """Actuators in a step: on joints that follow others, and at the ends of their force range."""
 
+import math
+
 import pytest
 import torch
 
 import adjoin
+from adjoin.simulation.activation import between
 
 FORWARD = (1.0, 0.0, 0.0)
 INERTIA = (1.0, 0.0, 0.0, 1.0, 0.0, 1.0)
@@ -89,3 +92,8 @@ def test_forward_mode_through_the_implicit_adjoint_with_an_active_joint_limit():
     slopes = ((step(point + eps) - step(point - eps)) / 2e-6).mT
     assert slopes[2, 2].abs() < 0.5  # a limit acts: without it this would be near 1
     torch.testing.assert_close(torch.cat(sim.linearize(sim.state(q, v), u), -1), slopes, rtol=1e-6, atol=1e-7)
+
+
+def test_a_range_with_one_end_bounds_on_that_side():
+    assert [between(x, (0.0, math.inf)) for x in (-1.0, 2.0)] == [0.0, 2.0]
+    assert [between(x, (-math.inf, 1.0)) for x in (-1.0, 2.0)] == [-1.0, 1.0]
