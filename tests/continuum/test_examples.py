@@ -25,3 +25,9 @@ def test_soft_gripper(run_example):
     pytest.importorskip("viser")
     first, last = (float(x) for x in re.findall(r"at (\S+) m at", run_example("28_soft_gripper.py")))
     assert abs(last - 0.08) < 0.01 < 0.05 < abs(first - 0.08)
+
+
+def test_cloth(run_example):
+    pytest.importorskip("viser")
+    first, last = (float(x) for x in re.findall(r"by (\S+) mm at", run_example("29_cloth.py")))
+    assert last < 1.0 < 40.0 < first
