@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import adjoin
-from adjoin.constraints.packed import Packed
+from adjoin.constraints.packed import Envelope, Packed, structure
 from adjoin.errors import InputError
 from adjoin.simulation.state import FINE, OVERFLOW
 
@@ -242,13 +242,57 @@ def test_a_warm_start_changes_the_work_but_not_the_step():
 def test_a_dense_matrix_is_solved_tile_by_tile(n):
     def solve(half, right):
         rows = [[half[i * (i + 1) // 2 + j] if j <= i else 0.0 for j in range(n)] for i in range(n)]
-        return Packed(rows).solve_dense(list(right))
+        return Packed(rows, envelope=Envelope(n, structure(rows))).solve_dense(list(right))
 
     root = torch.randn(9, n, n, dtype=torch.float64)
     matrix, right = root @ root.mT + torch.eye(n), torch.randn(9, n, dtype=torch.float64)
     i, j = torch.tril_indices(n, n)
     found = adjoin.function(half=n * (n + 1) // 2, right=n)(solve)(matrix[:, i, j], right)
     torch.testing.assert_close(found, torch.linalg.solve(matrix, right))
+
+
+def test_a_matrix_is_solved_within_its_envelope():
+    n, blocks = 18, ((0, 6), (6, 12), (12, 18))
+    places = {(i, j) for start, end in blocks for i in range(start, end) for j in range(start, i + 1)}
+    places |= {(i, j) for i in range(12, 18) for j in range(6)}  # the last body touches the first
+
+    def solve(half, right):
+        rows = [[half[i * (i + 1) // 2 + j] if (i, j) in places else 0.0 for j in range(n)] for i in range(n)]
+        return Packed(rows, envelope=Envelope(n, places)).solve_dense(list(right))
+
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    mask[tuple(torch.tensor(sorted(places)).T)] = True
+    root = torch.randn(9, n, n, dtype=torch.float64)
+    matrix = (root @ root.mT + 20.0 * torch.eye(n)) * (mask | mask.T)
+    right = torch.randn(9, n, dtype=torch.float64)
+    i, j = torch.tril_indices(n, n)
+    found = adjoin.function(half=n * (n + 1) // 2, right=n)(solve)(matrix[:, i, j], right)
+    torch.testing.assert_close(found, torch.linalg.solve(matrix, right))
+
+
+BOXES = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="1"/></body>
+    <body pos="1 0 0.1"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="1"/></body>
+    <body pos="2 0 0.1"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_what_touches_in_one_environment_does_not_change_another():
+    model = adjoin.load(BOXES)
+    sim = adjoin.Simulator(model)
+    q = sim.state("qpos0", batch=3, dtype=torch.float64).q.clone()
+    q[:, 2::7] -= 1e-4
+    q[1, 14:17] = torch.tensor([0.02, 0.03, 0.2995])  # the last box stands on the first
+    q[2, 7:10] = torch.tensor([0.199, 0.01, 0.0999])  # the second leans on the first
+    together = sim.rollout(sim.state(q), steps=20)
+    for k in range(3):
+        alone = sim.rollout(sim.state(q[k : k + 1]), steps=20)
+        assert torch.equal(alone.q[:, 0], together.q[:, k])
 
 
 def test_what_is_not_a_solver_is_refused():

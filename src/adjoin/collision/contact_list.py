@@ -117,7 +117,8 @@ class Candidates:
             if kinds in by_kinds:
                 groups.append(Group(phases[kinds], kinds, len(ordered), len(by_kinds[kinds])))
                 ordered += by_kinds[kinds]
-        room = 32 + 4 * len(model.bodies) if max_contacts is None else max_contacts
+        loose = sum(joint.type.floating for joint in model.joints)
+        room = 32 + 4 * len(model.bodies) + 8 * loose if max_contacts is None else max_contacts
         found = cls(model, tuple(ordered), tuple(groups), room)
         return replace(found, max_contacts=min(found.points, room))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoin.constraints.blocks import Row
 from adjoin.constraints.contact_rows import ContactFrame, ContactRows
-from adjoin.constraints.packed import Packed
+from adjoin.constraints.packed import Packed, structure
 from adjoin.constraints.solver import Scene
 from adjoin.dynamics.linear import Rows
 from adjoin.spatial.scalar import Scalar
@@ -45,7 +45,7 @@ class CompliantContacts(ContactRows):
             for force in (normal, *friction)
         ]
 
-    def assemble(self, inertia: Rows) -> tuple[list[Scalar], Packed, Scalar | None]:
+    def assemble(self, inertia: Rows) -> tuple[list[Scalar], Packed, Scalar]:
         """Return the impulses of a velocity that does not change, H with dt Jᵀ D J, and whether that fills zeros."""
 
         def act(original: ContactFrame, carry: Any) -> Any:
@@ -59,10 +59,10 @@ class CompliantContacts(ContactRows):
             entries = self.add_stiffness(entries, contact, drags)
             return wrenches, entries, coupled + self.couples[contact.pair][0] * self.contacts.active[contact.slot]
 
-        matrix = Packed(inertia, self.filled)
+        matrix = Packed(inertia, self.filled, self.envelope(structure(inertia)))
         carry = self.motions.wrench_array(), matrix.entries, 0.0
         wrenches, matrix.entries, coupled = self.each(act, carry, detached=True)
-        return self.motions.generalized(wrenches), matrix, coupled if any(self.chains.couples) else None
+        return self.motions.generalized(wrenches), matrix, coupled
 
     def impulses(self, contact: ContactFrame, active: Any, twists: Scratch) -> list[Scalar]:
         """Return the impulses of a contact, at the twists of a change of velocity."""

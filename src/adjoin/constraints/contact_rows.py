@@ -1,12 +1,13 @@
 """The rows of contacts that are a list: motions at a contact, forces of it, and what it adds to a matrix."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from adjoin.collision.contact_list import Candidates
 from adjoin.collision.records import Records, indices_table
 from adjoin.constraints import motions as world
 from adjoin.constraints.motions import Motions
+from adjoin.constraints.packed import Envelope
 from adjoin.constraints.rows import basis
 from adjoin.constraints.solver import Scene
 from adjoin.dynamics.linear import dot
@@ -15,7 +16,7 @@ from adjoin.spatial import vector
 from adjoin.spatial.motion import Spatial
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
-from adjoin.trace import Scratch, loop, scratch, select
+from adjoin.trace import Scratch, loop, minimum, scratch, select
 
 TILE = 4
 """Entries of a chain that are worked on at once: what one needs from memory is under way while others wait."""
@@ -147,6 +148,32 @@ class ContactRows:
             return act(self.contact(slot), carry)
 
         return loop(self.contacts.count, body, carry, at_most=self.candidates.slots, detached=detached)
+
+    def envelope(self, filled: Collection[tuple[int, int]]) -> Envelope | None:
+        """Return where a matrix may have numbers once contacts added to it, if they can couple branches of the tree.
+
+        Args:
+            filled: Its places (row, column) that have numbers without contacts.
+        """
+        if not any(self.chains.couples):
+            return None
+        envelope = Envelope(self.state.robot.nv, {*filled, *self.filled})
+
+        def widen(slot: Any, begin: Scratch) -> Scratch:
+            pair = self.contacts.pair[slot]
+            start = self.start[pair]
+            first = envelope.tile[self.dof[start]]
+
+            def entry(step: Any, begin: Scratch) -> Scratch:
+                row = envelope.tile[self.dof[start + step]]
+                begin[row] = minimum(begin[row], first)
+                return begin
+
+            return loop(self.length[pair], entry, begin, at_most=self.chains.longest, detached=True)
+
+        count, slots = self.contacts.count, self.candidates.slots
+        envelope.begin = loop(count, widen, envelope.begin, at_most=slots, detached=True)
+        return envelope
 
     def contact(self, slot: Any) -> ContactFrame:
         """Return a contact of the list, with directions across its normal that the list or `basis` chose."""

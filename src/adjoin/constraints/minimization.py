@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adjoin.constraints.packed import Packed
+from adjoin.constraints.packed import Packed, structure
 from adjoin.constraints.soft_rows import SoftRow
 from adjoin.dynamics.linear import Rows, dot
 from adjoin.spatial.scalar import Scalar
@@ -33,7 +33,10 @@ class Problem:
         self, inertia: Rows, force: Sequence[Scalar], rows: Sequence[SoftRow], contacts: "SoftContacts | None"
     ):
         self.inertia, self.force, self.rows, self.contacts = inertia, list(force), rows, contacts
-        self.size = len(inertia)
+        self.size, self.envelope = len(inertia), None
+        if contacts is not None:
+            places = {(i, j) for row in rows for i in row.jacobian for j in row.jacobian if j <= i}
+            self.envelope = contacts.envelope(structure(inertia) | places)
 
     def times_inertia(self, x: Sequence[Scalar]) -> list[Scalar]:
         """M x."""
@@ -58,7 +61,7 @@ class Problem:
         unbalanced = [m - f for m, f in zip(self.times_inertia(a), self.force, strict=True)]
         return Iterate(list(a), unbalanced, (self.contacts.residuals(a),) if self.contacts else ())
 
-    def expand(self, at: "Iterate") -> tuple[list[Scalar], Packed, Any]:
+    def expand(self, at: "Iterate") -> tuple[list[Scalar], Packed, Scalar]:
         """The gradient and the Hessian at some accelerations, and how many contacts couple branches."""
         rows = [list(row) for row in self.inertia]
         gradient = list(at.unbalanced)
@@ -69,16 +72,11 @@ class Problem:
                 for j, other in row.jacobian.items():
                     if j <= i:
                         rows[i][j] = rows[i][j] + arm * stiffness * other
-        matrix, coupled = Packed(rows, self.contacts.filled if self.contacts else ()), None
+        matrix, coupled = Packed(rows, self.contacts.filled if self.contacts else (), self.envelope), 0.0
         if self.contacts:
             touching, coupled = self.contacts.gradient(at.residuals[0], matrix)
             gradient = [x - y for x, y in zip(gradient, touching, strict=True)]
         return gradient, matrix, coupled
-
-    def solve(self, matrix: Packed, coupled: Any, right: Sequence[Scalar]) -> list[Scalar]:
-        """The Hessian's solution."""
-        couples = self.contacts is not None and any(self.contacts.chains.couples)
-        return matrix.solve(right, coupled if couples else None)
 
     def line(self, at: "Iterate", along: Sequence[Scalar]) -> "Line":
         """The cost along a direction."""
@@ -173,7 +171,7 @@ def minimize(problem: Problem, start: Sequence[Scalar], iterations: int, toleran
     def step(_: Any, carry: Any) -> Any:
         at, _, scale = carry
         gradient, matrix, coupled = problem.expand(at)
-        along = [-x for x in problem.solve(matrix, coupled, gradient)]
+        along = [-x for x in matrix.solve(gradient, coupled)]
         gained = -dot(gradient, along)
         scale = maximum(scale, gained)
         line = problem.line(at, along)
@@ -250,6 +248,6 @@ def solve_accelerations(
 
     def solve(right: Sequence[Scalar]) -> list[Scalar]:
         _, matrix, coupled = problem.expand(problem.at(found))
-        return problem.solve(matrix, coupled, right)
+        return matrix.solve(right, coupled)
 
     return implicit(found, residual, solve)

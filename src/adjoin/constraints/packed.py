@@ -1,18 +1,15 @@
 """A symmetric matrix in an array of the kernel, to which a loop adds."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from adjoin.collision.records import indices_table
 from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
 from adjoin.spatial.scalar import Scalar, sqrt
-from adjoin.trace import Scratch, integer, loop, maximum, scratch, when
+from adjoin.trace import Scratch, indices, integer, loop, maximum, scratch, when
 
 TILE = 4
 """Rows and columns that are worked on at once."""
-
-COPIED = 16
-"""Numbers that are copied at once."""
 
 LEAST = 1e-9
 """The least pivot, over the entry of the diagonal that it began as."""
@@ -24,14 +21,18 @@ class Packed:
     Args:
         rows: scalars.
         filled: places (row, column) that are added to; the others that are the number 0 stay so in `sparse`.
+        envelope: where other places are added to; see `Envelope`. Without one, nothing else is.
     """
 
-    def __init__(self, rows: Rows, filled: Collection[tuple[int, int]] = ()):
-        self.size, self.rows, self.filled = len(rows), rows, filled
-        self.entries = scratch(self.size * (self.size + 1) // 2, checked=False)
+    def __init__(self, rows: Rows, filled: Collection[tuple[int, int]] = (), envelope: "Envelope | None" = None):
+        self.size, self.rows, self.filled, self.envelope = len(rows), rows, filled, envelope
+        size = _whole_tiles(self.size)
+        self.entries = scratch(size * (size + 1) // 2, checked=False, cleared=False)
+        if envelope is not None:
+            self.entries = envelope.cleared(self.entries)
         for i, row in enumerate(rows):
             for j in range(i + 1):
-                if not is_zero(row[j]):
+                if not is_zero(row[j]) or (envelope is None and (i, j) in filled):
                     self.entries[i * (i + 1) // 2 + j] = row[j]
 
     def sparse(self) -> Rows:
@@ -44,32 +45,26 @@ class Packed:
             for i, row in enumerate(self.rows)
         ]
 
-    def solve(self, right: Sequence[Scalar], coupled: Scalar | None) -> list[Scalar]:
+    def solve(self, right: Sequence[Scalar], coupled: Scalar) -> list[Scalar]:
         """Return the solution: with the zeros that the rows began with unless `coupled` says that they were filled."""
         found = Factor(self.sparse()).solve(right)
-        return found if coupled is None else when(coupled > 0.5, lambda _: self.solve_dense(right), found)
+        return found if self.envelope is None else when(coupled > 0.5, lambda _: self.solve_dense(right), found)
 
     def solve_dense(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """The solution with all entries: L Lᵀ by loops over tiles, whose numbers are in registers at the same time."""
-        n = self.size
-        tiles = -(-n // TILE)
-        size = tiles * TILE
+        """The solution with all entries: L Lᵀ by loops over tiles, whose numbers are in registers at the same time.
+
+        What is left of the envelope is zero in L too, so these loops begin at the envelope.
+        """
+        n, size = self.size, _whole_tiles(self.size)
+        tiles = size // TILE
+        assert self.envelope is not None
+        entries, begin = self.entries, self.envelope.begin
         lines = indices_table([i * (i + 1) // 2 for i in range(size)])
         factor = scratch(size * (size + 1) // 2, checked=False, cleared=False)
         x = scratch([*right, *[0.0] * (size - n)], checked=False)
         for i in range(n, size):  # rows of the identity fill the last tile
-            for j in range(i + 1):
-                factor[i * (i + 1) // 2 + j] = 1.0 if i == j else 0.0
-
-        def copy(step: Any, factor: Scratch) -> Scratch:
-            for k in range(COPIED):
-                factor[step * COPIED + k] = self.entries[step * COPIED + k]
-            return factor
-
-        count = n * (n + 1) // 2
-        factor = loop(count // COPIED, copy, factor)
-        for k in range(count // COPIED * COPIED, count):
-            factor[k] = self.entries[k]
+            for j in range(size - TILE, i + 1):
+                entries[i * (i + 1) // 2 + j] = 1.0 if i == j else 0.0
 
         def places(tile: Any) -> list[Any]:
             return [lines[tile * TILE + k] for k in range(TILE)]
@@ -78,8 +73,12 @@ class Packed:
             """A tile below the diagonal."""
             return [[array[row + tile * TILE + k] for k in range(TILE)] for row in rows]
 
+        def between(first: Any, last: Any, act: Callable[[Any, Any], Any], carry: Any) -> Any:
+            """Run `carry = act(tile, carry)` for some tiles of a row, but the last."""
+            return loop(last - first, lambda step, carry: act(first + step, carry), carry, at_most=tiles)
+
         def line(i: Any, factor: Scratch) -> Scratch:
-            rows = places(i)
+            rows, first = places(i), begin[i]
 
             def off_diagonal(j: Any, factor: Scratch) -> Scratch:
                 others = places(j)
@@ -88,7 +87,7 @@ class Packed:
                     a, b = read(factor, rows, k), read(factor, others, k)
                     return [[total[r][c] - dot(a[r], b[c]) for c in range(TILE)] for r in range(TILE)]
 
-                total = loop(j, subtract, read(factor, rows, j), at_most=tiles)
+                total = between(maximum(first, begin[j]), j, subtract, read(entries, rows, j))
                 below = [[factor[others[r] + j * TILE + c] for c in range(r + 1)] for r in range(TILE)]
                 for r in range(TILE):
                     solved: list[Scalar] = []
@@ -97,14 +96,14 @@ class Packed:
                         factor[rows[r] + j * TILE + c] = solved[c]
                 return factor
 
-            factor = loop(i, off_diagonal, factor, at_most=tiles)
+            factor = between(first, i, off_diagonal, factor)
 
             def subtract(k: Any, total: Any) -> Any:
                 a = read(factor, rows, k)
                 return [[total[r][c] - dot(a[r], a[c]) for c in range(r + 1)] for r in range(TILE)]
 
-            diagonal = [[factor[rows[r] + i * TILE + c] for c in range(r + 1)] for r in range(TILE)]
-            total = loop(i, subtract, diagonal, at_most=tiles)
+            diagonal = [[entries[rows[r] + i * TILE + c] for c in range(r + 1)] for r in range(TILE)]
+            total = between(first, i, subtract, diagonal)
             lower: list[list[Scalar]] = []
             for r in range(TILE):
                 lower.append([])
@@ -126,7 +125,7 @@ class Packed:
                 a, solved = read(factor, rows, k), [x[k * TILE + c] for c in range(TILE)]
                 return [total[r] - dot(a[r], solved) for r in range(TILE)]
 
-            total = loop(i, subtract, [x[i * TILE + r] for r in range(TILE)], at_most=tiles)
+            total = between(begin[i], i, subtract, [x[i * TILE + r] for r in range(TILE)])
             solved: list[Scalar] = []
             for r in range(TILE):
                 below = [factor[rows[r] + i * TILE + c] for c in range(r + 1)]
@@ -151,7 +150,60 @@ class Packed:
                     x.add(k * TILE + c, -dot([a[r][c] for r in range(TILE)], solved))
                 return x
 
-            return loop(i, subtract, x, at_most=tiles)
+            return between(begin[i], i, subtract, x)
 
         x = loop(tiles, backward, loop(tiles, forward, x))
         return [x[i] for i in range(n)]
+
+
+class Envelope:
+    """Where a symmetric matrix may have numbers: of each row of tiles, from which tile on.
+
+    Bodies that do not touch have no numbers in common, so that a world of many costs what touches. The lanes of a
+    vector share the envelope; where one has less than another, it has zeros, which change no bit of its solution.
+
+    Args:
+        size: of the matrix.
+        filled: places (row, column) of the lower half that have numbers in any case.
+    """
+
+    def __init__(self, size: int, filled: Collection[tuple[int, int]]):
+        tiles = _whole_tiles(size) // TILE
+        first = list(range(tiles))
+        for i, j in filled:
+            first[i // TILE] = min(first[i // TILE], j // TILE)
+        self.tile = indices_table([i // TILE for i in range(size)])
+        self.begin = indices(tiles, checked=False, cleared=False)
+        for tile, column in enumerate(first):
+            self.begin[tile] = column
+
+    def cleared(self, entries: Scratch) -> Scratch:
+        """The entries of a matrix, zero within the envelope."""
+        tiles = len(self.begin)
+        lines = indices_table([i * (i + 1) // 2 for i in range(tiles * TILE)])
+
+        def clear(i: Any, entries: Scratch) -> Scratch:
+            rows, first = [lines[i * TILE + k] for k in range(TILE)], self.begin[i]
+
+            def tile(step: Any, entries: Scratch) -> Scratch:
+                for row in rows:
+                    for k in range(TILE):
+                        entries[row + (first + step) * TILE + k] = 0.0
+                return entries
+
+            entries = loop(i - first, tile, entries, at_most=tiles)
+            for r, row in enumerate(rows):
+                for k in range(r + 1):
+                    entries[row + i * TILE + k] = 0.0
+            return entries
+
+        return loop(tiles, clear, entries)
+
+
+def structure(rows: Rows) -> set[tuple[int, int]]:
+    """The places (row, column) of the lower half of a matrix that are not the number 0."""
+    return {(i, j) for i, row in enumerate(rows) for j in range(i + 1) if not is_zero(row[j])}
+
+
+def _whole_tiles(size: int) -> int:
+    return -(-size // TILE) * TILE

@@ -56,8 +56,8 @@ class Simulator:
         limits: Whether joints have limits.
         integrator: How steps are taken: `SemiImplicit(...)`, `RK4()` or `ConstrainedRK4()`; by default what the model's
             file says, else `SemiImplicit()`.
-        max_contacts: How many contacts an environment may have at once, where they are a list; by default enough for
-            a robot. An environment that has more gets the status 3.
+        max_contacts: How many contacts an environment may have at once, where they are a list; by default 32, 4
+            for each body and 8 more for each that floats. An environment that has more gets the status 3.
         as_list: Whether a step has a list of the contacts that touch, whose cost and code follow what does, instead of
             rows for every point that could; by default a list if more than 8 points could, or if kinds of shapes need
             a search for points, and not on terrain. `Newton` always has a list.

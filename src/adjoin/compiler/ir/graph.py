@@ -34,6 +34,7 @@ class Graph:
         nodes: every node, arguments before their users.
         captures: outer scalar -> the parameter that stands for it in this body.
         readers: version of a scratch array -> the nodes that read it, or None once another version replaced it.
+        copies: of large versions that were replaced, what they held; see `restore` of scratch arrays.
         guard: see `implicit.guard`.
     """
 
@@ -43,6 +44,7 @@ class Graph:
         self.nodes: list[Expr] = []
         self.captures: dict[Expr, Expr] = {}
         self.readers: dict[Expr, list[Expr] | None] = {}
+        self.copies: dict[Expr, Expr] = {}
         self.guard: Expr | None = None
         self.closed = False
         self._interned: dict[tuple, Expr] = {}

@@ -8,10 +8,7 @@ from adjoin.compiler.ir.implicit import Rule
 from adjoin.compiler.ir.kinds import ARRAY, TUPLE
 from adjoin.compiler.ir.op import OPS
 from adjoin.compiler.ir.schedule import reachable
-from adjoin.compiler.ir.scratch import ELEMENT, accumulate, gather, load, root, store, zeros
-
-LARGE = 32
-"""Elements from which on an array is recorded by a loop, instead of element by element."""
+from adjoin.compiler.ir.scratch import ELEMENT, LARGE, accumulate, gather, load, root, store, zeros
 
 
 def copy(

@@ -18,6 +18,8 @@ from adjoin.compiler.ir.ops import select
 from adjoin.errors import TraceError
 
 LARGEST = 1 << 20  # elements of a scratch array
+LARGE = 32
+"""Elements from which on an array is recorded and kept by a loop, instead of element by element."""
 ELEMENT = {ARRAY: FLOAT, INDICES: INT}
 
 
@@ -203,9 +205,20 @@ def consume(array: Expr) -> list[Expr]:
     """Retire a version: those who read it must run before what follows."""
     known = readers(array)
     if array.kind == ARRAY and any(reader.op == "scan" for reader in known):
-        gather(array)  # for the adjoint of that loop, which runs after the array has been overwritten
+        _keep(array)  # for the adjoint of that loop, which runs after the array has been overwritten
     array.graph.readers[array] = None
     return known
+
+
+def _keep(array: Expr) -> None:
+    """Make what `restore` needs once the array has been overwritten; unless it is called, this is dead code."""
+    if array.width < LARGE:
+        gather(array)
+        return
+    from adjoin.compiler.ir.control_flow import copy_elements  # which retires the arrays that its loops carry
+
+    blank = zeros(array.graph, array.width, cleared=False)
+    array.graph.copies[array] = copy_elements(array, blank, array.width)
 
 
 def zeros(graph: Graph, size: int, kind: str = ARRAY, cleared: bool = True) -> Expr:
@@ -253,6 +266,8 @@ def restore(array: Expr) -> Expr:
         return array
     if array.kind == INDICES:
         raise TraceError("a loop that is differentiated read integers of a scratch array that was overwritten later")
+    if array in array.graph.copies:
+        return array.graph.copies[array]
     elements = gather(array)
     again = zeros(array.graph, array.width)
     for i, element in enumerate(elements):
