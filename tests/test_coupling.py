@@ -7,7 +7,7 @@ import torch
 
 import adjoin
 from adjoin.continuum import Checkpoints, Collider, Motion, ParticleMaterial, Particles, Solid, SolidMaterial, box_mesh
-from adjoin.coupling import CoupledWorld, Link
+from adjoin.coupling import CoupledWorld, Link, link_shapes
 from adjoin.errors import InputError, ModelError
 
 DT = 5e-4
@@ -165,3 +165,23 @@ def test_a_robot_of_many_pairs_steps_as_it_does_alone():
     start = sim.state(dtype=torch.float64)
     path = world.rollout(start, solid.state(), steps=5)
     assert path.robot.q.equal(sim.rollout(start, steps=5).last.q)
+
+
+def test_the_shapes_of_links_are_colliders_where_the_robot_has_them():
+    model = adjoin.robots.load("panda")
+    name = "panda_link4"
+    with pytest.raises(
+        InputError, match="'panda_link4/0' is a cylinder; soft bodies touch spheres, capsules and boxes"
+    ):
+        link_shapes(model, [name])
+    with pytest.raises(InputError, match="'panda_hand_tcp' has no shapes; links that have some: panda_"):
+        link_shapes(model, ["panda_hand_tcp"])
+    round_ones = replace(model, geometries=tuple(one for one in model.geometries if one.kind != "cylinder"))
+    colliders, links = link_shapes(round_ones, [name], stiffness=50.0, friction=0.4)
+    shapes = [one for one in round_ones.geometries if one.link == name]
+    assert [one.size[0] for one in colliders] == [one.size[0] for one in shapes] == [0.09, 0.09]
+    assert colliders[0].friction == 0.4
+    frame = model.frames[model.frame_index(name)]
+    turn, place = torch.tensor(frame.rotation), torch.tensor(frame.position)
+    for link, shape in zip(links, shapes, strict=True):
+        assert torch.allclose(turn @ torch.tensor(link.position) + place, torch.tensor(shape.position), atol=1e-6)

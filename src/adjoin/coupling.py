@@ -19,7 +19,7 @@ from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, after
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState
 from adjoin.continuum.cloth import Cloth
-from adjoin.continuum.colliders import GROUP, GROUPS, MOTION
+from adjoin.continuum.colliders import GROUP, GROUPS, MOTION, Collider
 from adjoin.continuum.mesh import connected_parts
 from adjoin.continuum.particles import Particles, ParticleState
 from adjoin.continuum.solids import Solid
@@ -27,6 +27,7 @@ from adjoin.continuum.step_parts import Runner, StepParts
 from adjoin.dynamics.kinematics import forward_kinematics, frame_velocity, frame_velocity_of
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError
+from adjoin.model.model import Model
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 
@@ -259,6 +260,37 @@ class CoupledWorld:
         following, _ = world.step(plant, carry)
         result = {after(f"robot_{name}"): np.array(value, dtype=object) for name, value in following.items()}
         return result | {"link_wrench": reaction}
+
+
+def link_shapes(model: Model, links: Sequence[str], **contact: float) -> tuple[tuple[Collider, ...], list[Link]]:
+    """Return the collision shapes of links as colliders of a soft body, and where each is.
+
+    Args:
+        model: the robot.
+        links: names; their spheres, capsules and boxes are taken.
+        contact: `stiffness`, `damping`, `friction` and `thickness` of all of them, see `Collider`.
+    """
+    colliders, places = [], []
+    for name in links:
+        frame = model.frames[model.frame_index(name)]
+        shapes = [shape for shape in model.geometries if shape.link == name]
+        if not shapes:
+            owners = ", ".join(sorted({shape.link for shape in model.geometries}))
+            raise InputError(f"link_shapes: {name!r} has no shapes; links that have some: {owners or 'none'}")
+        back = np.array(frame.rotation).T
+        for shape in shapes:
+            if shape.kind not in ("sphere", "capsule", "box"):
+                raise InputError(
+                    f"link_shapes: {shape.name!r} is a {shape.kind}; soft bodies touch spheres, capsules and boxes. "
+                    "Give colliders of your own for this link"
+                )
+            size = tuple(shape.size[: {"sphere": 1, "capsule": 2, "box": 3}[shape.kind]])
+            colliders.append(Collider(shape.kind, size, **contact))
+            position = back @ (np.array(shape.position) - np.array(frame.position))
+            rotation = back @ np.array(shape.rotation)
+            x, y, z = position.tolist()
+            places.append(Link(name, (x, y, z), tuple(tuple(row) for row in rotation.tolist())))
+    return tuple(colliders), places
 
 
 def _placed(state: State, link: Link) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
