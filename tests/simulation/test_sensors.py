@@ -300,3 +300,29 @@ def test_readings_are_delayed_and_held_as_mujocos():
         expected.append(data.sensordata.copy())
     true = 0.01 * torch.arange(9, dtype=torch.float64)[:, None].expand(9, 5)
     assert np.abs(adjoin.measure(ours, true, 0.01).numpy() - np.array(expected)).max() < 1e-12
+
+
+ROLLING = """
+<mujoco>
+  <option cone="elliptic"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 1"/>
+    <body><freejoint/><geom name="ball" size="0.1" condim="4"/></body>
+  </worldbody>
+  <sensor><contact geom1="floor" geom2="ball" data="force torque pos linvel" reduce="mindist"/></sensor>
+</mujoco>
+"""
+
+
+def test_contact_readings_have_gradients():
+    sim = adjoin.Simulator(adjoin.load(ROLLING))
+    turned = torch.nn.functional.normalize(torch.tensor([0.9, 0.1, 0.3, 0.2], dtype=torch.float64), dim=0)
+
+    def read(place, v):
+        path = sim.rollout(sim.state(torch.cat([place, turned]), v), steps=1, outputs=["sensors"])
+        return path.outputs["sensors"][0]
+
+    place = torch.tensor([0.1, 0.2, 0.0985], dtype=torch.float64, requires_grad=True)
+    v = torch.tensor([0.1, 0.2, -0.05, 0.3, 0.2, 0.4], dtype=torch.float64, requires_grad=True)
+    assert (read(place, v)[:3].detach().abs() > 1.0).all()
+    assert torch.autograd.gradcheck(read, (place, v), eps=1e-7, atol=1e-4, rtol=1e-4)
