@@ -424,3 +424,9 @@ def test_a_first_call_with_a_shared_input_compiles_into_one_graph():
     value = torch.compile(lambda x, w: scaled(x, w).sum(), fullgraph=True, backend="aot_eager")(x, w)
     (gradient,) = torch.autograd.grad(value, x)
     torch.testing.assert_close(gradient, 4.0 * x.detach())
+
+
+@pytest.mark.parametrize("shape", [(-1,), (2, 0.5), 2.5, "3"])
+def test_shapes_of_inputs_are_whole_numbers(shape):
+    with pytest.raises(TraceError, match="the shape of 'x' must be a number, a tuple"):
+        at.function(x=shape)(lambda x: x)

@@ -151,3 +151,11 @@ def test_a_loop_of_steps_has_one_backward_kernel(monkeypatch):
     (alone, _), (together, _) = dict.fromkeys(mix for _, mix in asked)
     assert sum(alone) == 1
     assert all(together)
+
+
+def test_later_rollouts_have_outputs_without_numbers_of_the_same_shape():
+    sim = adjoin.Simulator(MODEL, dt=1e-2, pairs=[])
+    first, later = (
+        sim.rollout(sim.state(batch=2), steps=3, outputs=["contacts"]).outputs["contacts"] for _ in range(2)
+    )
+    assert first.distance.shape == later.distance.shape == (3, 2, 0)
