@@ -57,6 +57,14 @@ OPERATORS = {
 NAMES = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "any": "all", "all": "any"}
 
 EQUIVALENT: dict[tuple[str, str], str] = {
+    (
+        "src/adjoin/compiler/ir/digest.py",
+        'size = f"{node.width} {node.kind}" if node.op != "scratch" else ""',
+    ): "what writes to an array has its size too, and one that nobody writes to is zeros of any size",
+    (
+        "src/adjoin/constraints/compliant_contacts.py",
+        "force._replace(strength=select(active, force.strength, 0.0), damping=select(active, force.damping, 1.0))",
+    ): "the axes of a contact that is not there are zero, and so is every rate that the damping multiplies",
     ("src/adjoin/compiler/codegen/contributions.py", "UNROLLED = 8"): "how many terms are written out: speed only",
     ("src/adjoin/collision/ray.py", "far = -place[2] / select(down, along[2], -2.0)"): "read only where `down` holds",
     (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from adjoin.collision.broad_phase import boxes_near
+from adjoin.collision.broad_phase import boxes_near, spheres_near
 
 
 @dataclass
@@ -37,6 +37,29 @@ def test_boxes_that_have_a_point_in_common_are_near():
         common, far = common + inside, far + (not near)
     assert common > 100
     assert far > 100
+
+
+@dataclass
+class Spheres:
+    """Bounding spheres whose numbers are known."""
+
+    centers: list
+    radii: list
+
+    def center(self, i):
+        return self.centers[i]
+
+
+@pytest.mark.parametrize("gap", [-0.01, 0.01])
+def test_the_gap_between_spheres_is_exact(gap):
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        radii, way = rng.uniform(0.1, 0.8, 2), rng.normal(size=3)
+        first = rng.normal(size=3)
+        second = first + (radii.sum() + 0.1 + gap) * way / np.linalg.norm(way)
+        spheres = Spheres([first, second], [[radius] for radius in radii])
+        near = spheres_near(spheres, ("box", "box"), 0, 1, 0.1)  # pyright: ignore[reportArgumentType]
+        assert near == (gap < 0.0)
 
 
 @pytest.mark.parametrize("gap", [-0.01, 0.01])

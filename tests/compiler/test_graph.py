@@ -23,6 +23,19 @@ def nodes(function, size=3):
     return [node.op for node in traced(function, size).schedule.order if node.op != "input"]
 
 
+def test_kernels_with_scratch_arrays_of_other_sizes_differ():
+    def place(size):
+        def function(x):
+            array = at.scratch(size)
+            array[at.to_index(x[0])] = x[1]  # an index outside is clamped to the size
+            return array[at.to_index(x[2])]
+
+        return traced(function)
+
+    assert place(8).digest == place(8).digest
+    assert place(8).digest != place(9).digest
+
+
 def test_equal_terms_are_one_node():
     graph = Graph()
     x, y = (graph.fresh("input", (), i) for i in range(2))

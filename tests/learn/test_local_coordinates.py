@@ -5,6 +5,7 @@ from every_joint import every_joint, seeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import adjoin
 from adjoin.learn import local_coordinates
 
 
@@ -26,3 +27,9 @@ def test_coordinates_come_back_and_rates_are_derivatives(seed, size):
     assert torch.allclose((faster - slower) / (2.0 * step), a, atol=1e-8)
     if value.abs().max() < 1.5:  # within half a turn
         assert torch.allclose(local_coordinates.local_coordinates(model, center, q), value, atol=1e-12)
+
+
+def test_a_robot_without_coordinates_has_none_around_a_center():
+    model = adjoin.load('<robot name="post"><link name="post"/></robot>')
+    q = torch.zeros(4, 0)
+    assert local_coordinates.local_coordinates(model, q, q).shape == (4, 0)

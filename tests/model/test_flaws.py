@@ -22,6 +22,14 @@ ROBOT = """<robot name="r"><link name="base"/>
 <joint name="b" type="continuous"><parent link="middle"/><child link="tip"/><axis xyz="0 1 0"/></joint></robot>"""
 
 
+def test_a_point_mass_on_its_axis_leaves_the_mass_matrix_singular():
+    point = '<inertial><mass value="1"/><inertia ixx="0" iyy="0" izz="0" ixy="0" ixz="0" iyz="0"/></inertial>'
+    start = ROBOT.index('<link name="tip">')
+    tip = ROBOT[start : ROBOT.index("</link>", start)]
+    with pytest.warns(ModelWarning, match="joint 'b'.*singular"):
+        adjoin.load(ROBOT.format(mass=1.0).replace(tip, f'<link name="tip">{point}'))
+
+
 def test_a_repaired_inertia_is_the_nearest_physical_one():
     good = (2.0, 0.1, 0.2, 2.2, -0.3, 2.5)
     np.testing.assert_allclose(repaired(good), good, rtol=1e-12)

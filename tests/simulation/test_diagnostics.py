@@ -10,6 +10,7 @@ import adjoin
 from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.pgs import PGS
 from adjoin.errors import InputError, UnsettledWarning
+from adjoin.simulation.diagnostics import Diagnostics
 from adjoin.simulation.integrators import RK4
 from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.step import STAGES
@@ -208,6 +209,12 @@ def test_a_summary_names_the_environments_with_the_greatest_adjoints():
     lines = str(found).splitlines()
     assert [int(line.split()[0]) for line in lines[2:-1]] == list(range(14, 4, -1))
     assert lines[-1] == "... 5 more"
+
+
+def test_a_summary_of_no_steps():
+    none, once = torch.zeros(0, 2), torch.zeros(1, 2)
+    found = Diagnostics(once, once, torch.zeros(0, 2, 0), none, none, torch.full((2,), -1), torch.full((2,), -1))
+    assert str(found).startswith("0 steps of 2 environments, 0 of them stopped")
 
 
 def test_plot():

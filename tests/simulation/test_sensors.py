@@ -57,7 +57,7 @@ ROBOT = """
     </body>
   </worldbody>
   <equality>
-    <weld body1="world" body2="tool" relpose="0.5 0.5 0.5 1 0 0 0"/>
+    <weld body1="world" body2="tool" relpose="0.5 0.5 0.5 1 0 0 0" torquescale="0.4"/>
     <connect body1="leg" body2="world" anchor="0.02 0 0.01"/>
   </equality>
   <tendon>
