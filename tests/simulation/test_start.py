@@ -58,6 +58,14 @@ def test_every_robot_has_a_home_on_the_ground_inside_its_limits(name):
         assert (middle[:2] <= places.amax(0) + 0.1).all()
 
 
+def test_a_state_of_an_mjcf_file_begins_where_mujoco_does():
+    xml = '<mujoco><worldbody><body pos="1 2 3"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
+    began = mujoco.MjData(mujoco.MjModel.from_xml_string(xml)).qpos
+    sim = adjoin.Simulator(adjoin.load(xml))
+    assert torch.equal(sim.state(batch=2, dtype=torch.float64).q, torch.tensor(began).expand(2, 7))
+    assert torch.equal(sim.state(v=torch.ones(2, 6, dtype=torch.float64)).v, torch.ones(2, 6, dtype=torch.float64))
+
+
 def test_a_state_inside_the_ground_is_warned_of():
     q = torch.tensor([0.0, 0.0, 0.3, *UPRIGHT]).repeat(3, 1)
     q[1, 2] = 0.04

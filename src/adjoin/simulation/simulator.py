@@ -200,7 +200,8 @@ class Simulator:
         and stays in the neutral configuration.
 
         Args:
-            q: Configurations, (..., nq), or the name of a key frame of the model, such as "home"; by default neutral.
+            q: Configurations, (..., nq), or the name of a key frame of the model, such as "home"; by default "qpos0"
+                if the model is from an MJCF file, where its bodies are in the file, else neutral.
             v: Velocities, (..., nv); by default 0, or the key frame's.
             batch: The shape of the batch, to which q and v are expanded; by default theirs.
             dtype: The dtype; by default that of q and v, or torch's.
@@ -224,8 +225,8 @@ class Simulator:
         Only robots with a free base move, straight up or down.
 
         Args:
-            q: Configurations, (..., nq), or the name of a key frame of the model; by default neutral.
-            v: See `state`, like all that follows.
+            q: See `state`, like all that follows.
+            v: See `state`.
             batch: See `state`.
             dtype: See `state`.
             device: See `state`.

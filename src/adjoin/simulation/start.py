@@ -15,6 +15,7 @@ from adjoin.dynamics.quantity import quantity
 from adjoin.dynamics.state import State
 from adjoin.errors import InputError, InsideGroundWarning, Subject, warn_caller
 from adjoin.model.model import Model
+from adjoin.model.parts import INITIAL
 from adjoin.simulation.clearance import clearance
 from adjoin.simulation.state import FINE, NOT_FINITE, SimulatorState
 from adjoin.simulation.world import World
@@ -37,6 +38,8 @@ def start_state(
     model = world.model
     like = next((x for x in (q, v) if isinstance(x, torch.Tensor)), torch.empty(0))
     dtype, device = dtype or like.dtype, device or like.device
+    if q is None and any(key.name == INITIAL for key in model.keyframes):
+        q = INITIAL
     key = None
     if isinstance(q, str):
         key = model.keyframe(q)
