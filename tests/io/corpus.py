@@ -67,11 +67,3 @@ def mjcf_files() -> dict[str, Path]:
 
 
 MJCFS = mjcf_files()
-
-# What these have that is not simulated; they load with unsupported="warn".
-UNSUPPORTED: dict[str, tuple[str, ...]] = {
-    "mujoco/model.xml": (
-        "sensors of kind force (sensor6)",
-        "sensors of kind torque (sensor7)",
-    ),
-}

@@ -17,7 +17,7 @@ CONE = "<asset><mesh name='m' builtin='cone' params='100000000 0.5'/></asset>"
 
 
 def test_the_answer_of_a_worker_has_the_model_and_its_flaws():
-    text = ROBOT.format("<sensor><user dim='1'/></sensor>")
+    text = ROBOT.format("<actuator><general joint='j' dyntype='user' actdim='1'/></actuator>")
     with pytest.warns(ModelWarning) as caught:
         model = adjoin.load(text)
     answered, findings = read_answer(answer(text, {}), "<text>")

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from corpus import MJCFS, UNSUPPORTED
+from corpus import MJCFS
 
 from adjoin.errors import ModelError, ModelWarning
 from adjoin.io.load import load
@@ -94,8 +94,7 @@ def test_names_sizes_limits_and_constants(name):
 @pytest.mark.parametrize("name", MJCFS)
 def test_actuators(name):
     m, model = theirs(name), ours(name)
-    if name not in UNSUPPORTED:
-        assert model.nu == m.nu
+    assert model.nu == m.nu
     given = named(m, "ACTUATOR", m.nu)
     direct = [a for a in model.actuators if a.joint and a.dynamics == "none" and not a.muscle_gain]
     for actuator in direct:
@@ -182,22 +181,29 @@ def test_poses_and_inertias_at_random_configurations(name):
             same(whole[2], expected[2], "inertia")
 
 
-@pytest.mark.parametrize("name", UNSUPPORTED)
-def test_unsupported_parts_are_named_in_one_list(name):
-    theirs(name)
-    listed = f"not supported: {'; '.join(UNSUPPORTED[name])}"
+def test_unsupported_parts_are_named_in_one_list():
+    text = """<mujoco><worldbody>
+      <body name="b"><joint name="j"/><geom size="0.1"/></body>
+      <flexcomp name="jelly" type="grid" count="2 2 2" spacing="0.1 0.1 0.1" dim="3"><edge equality="true"/></flexcomp>
+    </worldbody><actuator><general name="own" joint="j" dyntype="user" actdim="1"/></actuator></mujoco>"""
+    parts = (
+        "equality constraints of flexes (#0)",
+        "flexes (1)",
+        "actuators with activation dynamics of another type (own)",
+    )
     with pytest.raises(ModelError) as error:
-        load(MJCFS[name], strict=True)
-    assert str(error.value) == f"{MJCFS[name]}: {listed}; pass unsupported='warn' to load the model without them"
-    assert error.value.parts == UNSUPPORTED[name]
+        load(text, strict=True)
+    listed = f"not supported: {'; '.join(parts)}"
+    assert str(error.value) == f"<text>: {listed}; pass unsupported='warn' to load the model without them"
+    assert error.value.parts == parts
     with pytest.warns(ModelWarning) as warned:
-        load(MJCFS[name])
+        load(text)
     told = [(finding.error.problem, finding.done) for finding in warned[0].message.findings]
-    assert told == [(f"not supported: {part}", "left out") for part in UNSUPPORTED[name]]
+    assert told == [(f"not supported: {part}", "left out") for part in parts]
     assert [warning.filename for warning in warned] == [__file__]
 
 
-@pytest.mark.parametrize("name", [name for name in MJCFS if name not in UNSUPPORTED])
+@pytest.mark.parametrize("name", MJCFS)
 def test_the_others_load_without_being_asked(name):
     theirs(name)
     with warnings.catch_warnings(record=True) as caught:
