@@ -131,7 +131,9 @@ class _Weights(torch.autograd.Function):
     """Zeros that are added to the actions: their gradient, put through the torch network, is that of the weights."""
 
     @staticmethod
-    def forward(ctx: Any, network: nn.Module, seen: list[torch.Tensor], zeros: torch.Tensor, *weights: torch.Tensor) -> Any:  # fmt: skip  # noqa: E501
+    def forward(
+        ctx: Any, network: nn.Module, seen: list[torch.Tensor], zeros: torch.Tensor, *weights: torch.Tensor
+    ) -> Any:
         ctx.network, ctx.seen, ctx.weights = network, seen, weights
         return zeros
 
