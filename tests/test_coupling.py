@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -169,19 +170,43 @@ def test_a_robot_of_many_pairs_steps_as_it_does_alone():
 
 def test_the_shapes_of_links_are_colliders_where_the_robot_has_them():
     model = adjoin.robots.load("panda")
-    name = "panda_link4"
-    with pytest.raises(
-        InputError, match="'panda_link4/0' is a cylinder; soft bodies touch spheres, capsules and boxes"
-    ):
-        link_shapes(model, [name])
     with pytest.raises(InputError, match="'panda_hand_tcp' has no shapes; links that have some: panda_"):
         link_shapes(model, ["panda_hand_tcp"])
-    round_ones = replace(model, geometries=tuple(one for one in model.geometries if one.kind != "cylinder"))
-    colliders, links = link_shapes(round_ones, [name], stiffness=50.0, friction=0.4)
-    shapes = [one for one in round_ones.geometries if one.link == name]
-    assert [one.size[0] for one in colliders] == [one.size[0] for one in shapes] == [0.09, 0.09]
+    name = "panda_link4"
+    colliders, links = link_shapes(model, [name], stiffness=50.0, friction=0.4)
+    shapes = [one for one in model.geometries if one.link == name]
+    assert [one.kind for one in colliders] == [one.kind for one in shapes] == ["cylinder", "sphere", "sphere"]
+    assert [one.size for one in colliders] == [tuple(x for x in one.size if x) for one in shapes]
     assert colliders[0].friction == 0.4
     frame = model.frames[model.frame_index(name)]
     turn, place = torch.tensor(frame.rotation), torch.tensor(frame.position)
     for link, shape in zip(links, shapes, strict=True):
         assert torch.allclose(turn @ torch.tensor(link.position) + place, torch.tensor(shape.position), atol=1e-6)
+
+
+def test_a_panda_of_hulls_pushes_a_soft_block_with_them():
+    """Every shape of the arm as the hull of points on it, as a file with meshes has it."""
+    model = adjoin.robots.load("panda")
+    directions = np.random.default_rng(0).standard_normal((24, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+
+    def as_hull(shape):
+        radius, half = shape.size[0], shape.size[1] if shape.kind == "cylinder" else 0.0
+        points = radius * directions + half * np.sign(directions[:, 2:]) * [0.0, 0.0, 1.0]
+        return replace(shape, kind="hull", size=(0.0, 0.0, 0.0), vertices=tuple(map(tuple, points.tolist())))
+
+    model = replace(model, geometries=tuple(as_hull(shape) for shape in model.geometries))
+    names = ["panda_link7", "panda_hand"]
+    colliders, links = link_shapes(model, names, stiffness=400.0, thickness=2e-3)
+    assert {one.kind for one in colliders} == {"hull"}
+    mesh = box_mesh((1, 1, 1), (0.1, 0.1, 0.1))
+    solid = Solid(mesh, SolidMaterial("neo_hookean", 500.0, 2e4, 0.3), 1e-3, colliders=colliders)
+    sim = adjoin.Simulator(model, dt=1e-3, ground=False, pairs=[])
+    start = sim.state(dtype=torch.float64)
+    hand = adjoin.forward_kinematics(model, start.q, "panda_hand")[:3, 3]
+    x = torch.tensor(mesh.nodes) + hand
+    path = CoupledWorld(sim, solid, links).rollout(start, solid.state(x), steps=10, params=weightless())
+    assert path.wrench.abs().amax((0, 2)).max() > 1.0
+    mass = solid.inputs(solid.state()).parameters["mass"]
+    gained = (mass[:, None] * path.body.v).sum(0)
+    assert torch.allclose(gained, -1e-3 * path.wrench[..., :3].sum((0, 1)), atol=1e-12)

@@ -19,7 +19,7 @@ from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, after
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState
 from adjoin.continuum.cloth import Cloth
-from adjoin.continuum.colliders import GROUP, GROUPS, MOTION, Collider
+from adjoin.continuum.colliders import GROUP, GROUPS, MOTION, SIZES, Collider
 from adjoin.continuum.mesh import connected_parts
 from adjoin.continuum.particles import Particles, ParticleState
 from adjoin.continuum.solids import Solid
@@ -267,7 +267,7 @@ def link_shapes(model: Model, links: Sequence[str], **contact: float) -> tuple[t
 
     Args:
         model: the robot.
-        links: names; their spheres, capsules and boxes are taken.
+        links: names; all of their shapes are taken: meshes are their convex hulls.
         contact: `stiffness`, `damping`, `friction` and `thickness` of all of them, see `Collider`.
     """
     colliders, places = [], []
@@ -279,13 +279,8 @@ def link_shapes(model: Model, links: Sequence[str], **contact: float) -> tuple[t
             raise InputError(f"link_shapes: {name!r} has no shapes; links that have some: {owners or 'none'}")
         back = np.array(frame.rotation).T
         for shape in shapes:
-            if shape.kind not in ("sphere", "capsule", "box"):
-                raise InputError(
-                    f"link_shapes: {shape.name!r} is a {shape.kind}; soft bodies touch spheres, capsules and boxes. "
-                    "Give colliders of your own for this link"
-                )
-            size = tuple(shape.size[: {"sphere": 1, "capsule": 2, "box": 3}[shape.kind]])
-            colliders.append(Collider(shape.kind, size, **contact))
+            size = tuple(shape.size[: SIZES[shape.kind]])
+            colliders.append(Collider(shape.kind, size, vertices=shape.vertices, **contact))
             position = back @ (np.array(shape.position) - np.array(frame.position))
             rotation = back @ np.array(shape.rotation)
             x, y, z = position.tolist()

@@ -260,7 +260,7 @@ def test_gradients_of_cloth_are_finite_differences_and_errors_are_named():
     heavy = cloth_square(dt=1e-3, colliders=(Collider(stiffness=1e6),))
     with pytest.raises(InputError, match=r"collider 0: a node of 8.33e-05 kg .* allow a stiffness of at most 83.3 N/m"):
         heavy.rollout(heavy.state(), steps=1)
-    with pytest.raises(InputError, match="no kind 'torus'; kinds: plane, sphere, capsule, box"):
+    with pytest.raises(InputError, match="no kind 'torus'; kinds: plane, sphere, capsule, cylinder"):
         Collider("torus")
     with pytest.raises(InputError, match="a box has 3 positive sizes"):
         Collider("box", (1.0,))

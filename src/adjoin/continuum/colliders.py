@@ -1,4 +1,4 @@
-"""Rigid shapes that push soft bodies away: planes, spheres, capsules and boxes that rest or move with links of robots.
+"""Rigid shapes that push soft bodies away: from planes to convex hulls, that rest or move with links of robots.
 
 A point that is closer to a shape than its thickness feels a spring and a damper along the normal and Coulomb
 friction across it. The shape feels the opposite: rollouts return the wrench on every collider.
@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from adjoin.compiler.maps.sequence import Field, Read
+from adjoin.continuum import distances
 from adjoin.errors import InputError
 from adjoin.trace import maximum, minimum, select, sqrt
 
-SIZES = {"plane": 0, "sphere": 1, "capsule": 2, "box": 3}
+SIZES = {"plane": 0, "sphere": 1, "capsule": 2, "cylinder": 2, "box": 3, "ellipsoid": 3, "hull": 0}
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,14 @@ class Collider:
     """A rigid shape.
 
     Attributes:
-        kind: "plane" (its z axis is the normal), "sphere" (radius), "capsule" (radius, half length along z) or "box"
-            (half lengths).
+        kind: "plane" (its z axis is the normal), "sphere" (radius), "capsule" and "cylinder" (radius, half length along
+            z), "box" (half lengths), "ellipsoid" (radii) or "hull" (the convex hull of vertices).
         size: as the kind has it, m.
         stiffness: of the spring at a point, N/m.
         damping: of the damper at a point, N s/m.
         friction: Coulomb's coefficient.
         thickness: distance from the shape at which points begin to feel it, m.
+        vertices: of a hull, at least four points (n, 3) that do not lie in a plane, m.
     """
 
     kind: str = "plane"
@@ -39,6 +41,7 @@ class Collider:
     damping: float = 0.0
     friction: float = 0.0
     thickness: float = 0.0
+    vertices: tuple[tuple[float, float, float], ...] = ()
 
     def __post_init__(self):
         if self.kind not in SIZES:
@@ -49,6 +52,10 @@ class Collider:
             raise InputError(
                 f"collider: stiffness must be positive, and damping, friction and thickness not negative, got {self}"
             )
+        if self.kind == "hull":
+            distances.Hull.of(self.vertices)
+        elif self.vertices:
+            raise InputError(f"collider: only a hull has vertices, not a {self.kind}")
 
 
 @dataclass(frozen=True)
@@ -239,21 +246,14 @@ def push_implicitly(
 def _distance(collider: Collider, p: Any) -> tuple[Any, Any]:
     """Return the distance of a point from a shape, in the shape's axes, and the outer normal there."""
     if collider.kind == "plane":
-        return p[2], np.array([0.0, 0.0, 1.0], dtype=object)
+        return distances.plane_distance(p)
     if collider.kind in ("sphere", "capsule"):
-        half = collider.size[1] if collider.kind == "capsule" else 0.0
-        nearest = np.array([0.0, 0.0, minimum(maximum(p[2], -half), half)], dtype=object)
-        away = p - nearest
-        length = sqrt(away @ away + 1e-18)
-        return length - collider.size[0], away / length
-    outside = [abs(p[i]) - collider.size[i] for i in range(3)]
-    beyond = [maximum(o, 0.0) for o in outside]
-    length = sqrt(sum(b * b for b in beyond) + 1e-18)
-    sign = [select(p[i] < 0.0, -1.0, 1.0) for i in range(3)]
-    largest = maximum(outside[0], maximum(outside[1], outside[2]))
-    first = outside[0] >= largest
-    second = ~first & (outside[1] >= largest)
-    inner = [select(first, sign[0], 0.0), select(second, sign[1], 0.0), select(first | second, 0.0, sign[2])]
-    inside = largest <= 0.0
-    normal = [select(inside, inner[i], sign[i] * beyond[i] / length) for i in range(3)]
-    return select(inside, largest, length), np.array(normal, dtype=object)
+        return distances.capsule_distance((*collider.size, 0.0)[:2], p)
+    if collider.kind == "hull":
+        return distances.hull_distance(distances.Hull.of(collider.vertices), collider.thickness, p)
+    kinds = {
+        "box": distances.box_distance,
+        "cylinder": distances.cylinder_distance,
+        "ellipsoid": distances.ellipsoid_distance,
+    }
+    return kinds[collider.kind](collider.size, p)
