@@ -55,7 +55,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     each = 20
     path = run(aside.detach(), keep=each)
     body = SoftBody(path.x, triangles, path.v.norm(dim=-1), "speed, m/s")
-    record_soft(body, each * DT, folder / "cloth.html", title="cloth over a ball")
+    record_soft(body, each * DT, folder / "cloth.html", colliders=cloth.colliders, title="cloth over a ball")
     figure = Figure(figsize=(9.0, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.semilogy([1e3 * error for error in errors], "o-")

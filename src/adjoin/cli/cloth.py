@@ -70,7 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     speed = path.v.norm(dim=-1)
     moments = KEPT * np.arange(kept + 1)
     shown = (speed, "speed, m/s")
-    write_files(arguments, moments, path.x, triangles, triangles, {"v": path.v}, shown, force=force.numpy())
+    write_files(
+        arguments, moments, path.x, triangles, triangles, {"v": path.v}, shown, (ball,), place, force=force.numpy()
+    )
     data = {
         "nodes": len(nodes),
         "triangles": len(triangles),

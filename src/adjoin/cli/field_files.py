@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from adjoin.continuum import Collider
+
 
 def add_files(parser: argparse.ArgumentParser, seconds: float) -> None:
     """Add the options that say how long it takes and where results go."""
@@ -44,6 +46,8 @@ def write_files(
     surface: "np.ndarray | None",
     fields: "dict[str, torch.Tensor]",
     shown: "tuple[torch.Tensor, str]",
+    colliders: "tuple[Collider, ...]" = (),
+    place: "torch.Tensor | None" = None,
     **more: Any,
 ) -> None:
     """Write what was asked for.
@@ -56,11 +60,13 @@ def write_files(
         surface: triangles for the replay; None for particles.
         fields: of the points, (kept, n, ...), by name.
         shown: the field that colors the replay, (kept, n), and its label.
+        colliders: shapes for the replay.
+        place: where they rest, (colliders, 3), m; by default at the origin.
         more: what else the NPZ file has.
     """
     import numpy as np
 
-    from adjoin.continuum import write_vtk, write_vtk_series
+    from adjoin.continuum import Motion, write_vtk, write_vtk_series
 
     if arguments.out:
         arrays = {name: values.numpy() for name, values in {"x": points, **fields}.items()}
@@ -76,4 +82,7 @@ def write_files(
 
         body = SoftBody(points, surface, *shown)
         title = f"adjoin {arguments.command}"
-        record_soft(body, float(moments[1] - moments[0]), arguments.html, title=title)
+        motion = None if place is None else Motion.at_rest(place, None, 1)
+        record_soft(
+            body, float(moments[1] - moments[0]), arguments.html, colliders=colliders, motion=motion, title=title
+        )

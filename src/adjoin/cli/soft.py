@@ -68,7 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
     moments = KEPT * np.arange(kept + 1)
     force = -path.wrench[:, 0, 2].reshape(kept, each).mean(1)
     shown = (path.v.norm(dim=-1), "speed, m/s")
-    write_files(arguments, moments, path.x, mesh.elements, mesh.surface(), {"v": path.v}, shown, force=force.numpy())
+    fields = {"v": path.v}
+    write_files(
+        arguments, moments, path.x, mesh.elements, mesh.surface(), fields, shown, (ground,), force=force.numpy()
+    )
     found = {
         "nodes": len(mesh.nodes),
         "elements": len(mesh.elements),

@@ -1,7 +1,7 @@
 """What of a model is drawn: its shapes, and sticks for links that have none."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,17 +79,31 @@ def _colors(model: Model) -> dict[int, Color]:
 
 
 def _solid(shape: Geometry, color: Color, segments: int) -> Solid:
-    a, b, c = shape.size
-    solids: dict[str, tuple[Callable[[], Mesh], Vec3]] = {
+    surface, scale = surface_of(shape.kind, shape.size, shape.vertices, segments)
+    return Solid(shape.body, surface, scale, color, shape.position, shape.rotation)
+
+
+def surface_of(kind: str, size: Vec3, vertices: Sequence[Vec3] = (), segments: int = 32) -> tuple[Mesh, Vec3]:
+    """Return the surface of a shape, and its scale along its axes.
+
+    Args:
+        kind: see `Geometry.kind`.
+        size: see `Geometry.size`; half edges of a plane.
+        vertices: of a hull.
+        segments: around what is round.
+    """
+    a, b, c = size
+    surfaces: dict[str, tuple[Callable[[], Mesh], Vec3]] = {
         "sphere": (lambda: mesh.sphere(segments), (a, a, a)),
         "ellipsoid": (lambda: mesh.sphere(segments), (a, b, c)),
         "box": (mesh.box, (a, b, c)),
+        "plane": (mesh.box, (a, b, 0.0)),
         "cylinder": (lambda: mesh.cylinder(segments), (a, a, b)),
         "capsule": (lambda: mesh.capsule(round(b / a, 6), segments), (a, a, a)),
-        "hull": (lambda: mesh.hull(np.array(shape.vertices)), (1.0, 1.0, 1.0)),
+        "hull": (lambda: mesh.hull(np.array(vertices)), (1.0, 1.0, 1.0)),
     }
-    surface, scale = solids[shape.kind]
-    return Solid(shape.body, surface(), scale, color, shape.position, shape.rotation)
+    surface, scale = surfaces[kind]
+    return surface(), scale
 
 
 def _size(model: Model) -> float:

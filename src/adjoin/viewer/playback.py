@@ -77,6 +77,8 @@ class Playback:
         last = max((len(motion.q) - 1) * motion.period, motion.period)
         self._folder = self._gui.add_folder("Motion", order=-1.0)
         with self._folder:
+            if self._soft is not None and self._soft.legend:
+                self._gui.add_html(self._soft.legend)
             self._timeline = self._gui.add_slider("Time (s)", 0.0, last, motion.period, 0.0)
             self._button = self._gui.add_button("Play")
             step = self._gui.add_button_group("Step", ("-1", "+1"))

@@ -9,7 +9,7 @@ from adjoin.model.model import Model
 from adjoin.viewer import server
 from adjoin.viewer.drawing import Drawing
 from adjoin.viewer.motion import Array, ContactArrays, Motion, motion
-from adjoin.viewer.replay_page import Replay, titled
+from adjoin.viewer.replay_page import Replay, titled, with_overlay
 from adjoin.viewer.scene import Scene
 from adjoin.viewer.soft import SoftBody, SoftScene
 from adjoin.viewer.visuals import Source, visuals_of
@@ -76,7 +76,7 @@ def replay(drawing: Drawing, shown: Motion, *scenery: Any, **what: bool) -> str:
             if bodies is not None:
                 bodies.draw(frame)
         recorder.insert_sleep(shown.period)
-        return recorder.as_html()
+        return with_overlay(recorder.as_html(), "" if bodies is None else bodies.legend)
     finally:
         server.stop(running)
 
