@@ -1,7 +1,8 @@
 """Transfer to MuJoCo: a policy that was trained here acts in MuJoCo's Ant (Table 5 of Qiao et al., ICML 2021).
 
 The policy is not tuned any further. MuJoCo steps gymnasium's ant.xml; observations, reward and the end of an episode
-are computed afresh from its state. One policy is trained with MuJoCo's soft contact, another with hard contact (`PGS`).
+are computed afresh from its state. One policy is trained as MuJoCo steps, with soft contact and RK4, another with hard
+contact (`PGS`), where friction, masses and torques differ between environments, and observations are noisy.
 """
 
 import importlib.util
@@ -15,20 +16,32 @@ import torch
 from rl_ppo import PPO
 
 import adjoin
-from adjoin.rl import evaluate, make_task
+from adjoin.rl import Normal, Randomize, Uniform, evaluate, make_task
 
 PAPER = 1735.0
 CONTACTS: dict[str, dict[str, Any]] = {
-    "soft contact": {},
+    "soft contact": {"integrator": adjoin.ConstrainedRK4()},
     "hard contact": {"contact": adjoin.PGS(adjoint=adjoin.ImplicitAdjoint())},
 }
+RANDOMIZED = (  # ground that is harder than MuJoCo's: a policy must not live on its exact response
+    Randomize("friction", scale=Uniform(0.5, 1.5), shared=True),
+    Randomize("mass", scale=Uniform(0.8, 1.25)),
+    Randomize("actuator_gear", scale=Uniform(0.8, 1.2)),
+    Randomize("contact_error_reduction", scale=Uniform(0.3, 1.5)),
+    Randomize("contact_softness", add=Uniform(0.0, 0.3)),
+    Randomize("contact_recovery", scale=Uniform(1.0, 20.0)),
+    Randomize("contact_restitution", add=Uniform(0.0, 0.3)),
+)
 FOLDER = "ADJOIN_POLICIES"  # names the folder that policies are kept in: what is there is not trained again
 Policy = Callable[[torch.Tensor], torch.Tensor]
 
 
 def trained(contact: str, device: str, seconds: float, environments: int, folder: Path | None) -> tuple[Policy, float]:
     """A policy by PPO of rsl_rl, and its return here."""
-    run = PPO(make_task("ant2021", **CONTACTS[contact]), environments, device)
+    task = make_task("ant2021", **CONTACTS[contact])
+    if contact == "hard contact":
+        task.randomized, task.observation_noise, task.action_delay = RANDOMIZED, Normal(0.0, 0.02), (0, 1)
+    run = PPO(task, environments, device)
     file = folder / f"ant2021 {contact}.pt" if folder else None
     if file and file.is_file():
         run.runner.alg.actor.load_state_dict(torch.load(file, map_location=device, weights_only=True))
@@ -72,7 +85,7 @@ def in_mujoco(policy: Policy, device: str, episodes: int = 16, seed: int = 0) ->
             data.ctrl[motors] = action
             before = data.qpos[0]
             mujoco.mj_step(model, data, skip)
-            total += (data.qpos[0] - before) / task.control_dt - 0.5 * float(action @ action) + 1.0
+            total += float(data.qpos[0] - before) / task.control_dt - 0.5 * float(action @ action) + 1.0
             if not 0.2 <= data.qpos[2] <= 1.0:
                 break
         returns.append(total)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -105,6 +106,7 @@ class SeedAnt(Locomotion):
 
     Args:
         contact: The solver of contacts; by default MuJoCo's soft contact.
+        physics: Other options of the simulator.
     """
 
     name = "ant2021"
@@ -113,9 +115,13 @@ class SeedAnt(Locomotion):
     angles = (0.0,) * 8
     scatter = (0.0, 0.0, 0.1, 0.1)
 
-    def __init__(self, contact: Solver | None = None):
-        super().__init__(load("ant"))
-        self.simulator = contact_simulator(load("ant"), 0.01, **({} if contact is None else {"contact": contact}))
+    def __init__(self, contact: Solver | None = None, **physics: Any):
+        model = load("ant")
+        # The floor of MuJoCo's file has a margin of 0.01 m, as the shapes of the robot have; they are added.
+        model = replace(model, geometries=tuple(replace(shape, margin=0.02) for shape in model.geometries))
+        super().__init__(model)
+        chosen = physics if contact is None else {"contact": contact, **physics}
+        self.simulator = contact_simulator(model, 0.01, **chosen)
 
     def start(self, n: int, random: Random) -> Start:
         """Begin at the height of 0.75 m with joints near 0."""
