@@ -1,12 +1,14 @@
 """What the README and the pages about its parts show runs as it stands there."""
 
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
 import adjoin
 from adjoin.dynamics.quantity import QUANTITIES
+from adjoin.errors import UnsettledWarning
 from adjoin.model.joint_types import JOINT_TYPES
 from adjoin.simulation.step import STEP_VALUES
 
@@ -63,7 +65,9 @@ def test_the_demo_runs(capsys, tmp_path):
     pytest.importorskip("viser")
     from adjoin.demo import main
 
-    files = main(tmp_path, quick=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnsettledWarning)  # the first gradient that a newcomer sees is right
+        files = main(tmp_path, quick=True)
     said = capsys.readouterr().out
     assert "64,000 steps with contact" in said
     before, after = map(float, re.findall(r"loss from (.*) to (.*) in", said)[0])

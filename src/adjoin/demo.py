@@ -7,8 +7,6 @@ from typing import Any
 import torch
 
 from adjoin import robots
-from adjoin.constraints.adjoints import ImplicitAdjoint
-from adjoin.constraints.pgs import PGS
 from adjoin.control import Adam, Objective, OptimizeResult, Spline, optimize
 from adjoin.errors import InputError
 from adjoin.extras import needed
@@ -47,7 +45,7 @@ def main(folder: Path | None = None, quick: bool = False) -> list[Path]:
 def quadruped() -> Simulator:
     """A Go2 with servos, on four feet."""
     model = robots.load("go2").with_servos(kp=80.0, kd=2.0)
-    return Simulator(model, DT, PGS(adjoint=ImplicitAdjoint()), pairs=[(foot, "ground") for foot in FEET])
+    return Simulator(model, DT, pairs=[(foot, "ground") for foot in FEET])
 
 
 def drop(sim: Simulator, count: int, device: torch.device) -> None:
