@@ -11,7 +11,8 @@ from adjoin.learn.modules import Bounded, Positive, Unconstrained
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.shooting import Shooting, tridiagonal_solve
 from adjoin.learn.shooting_residuals import NamedParameters
-from adjoin.learn.window_starts import fitted, improve_starts, window_losses
+from adjoin.learn.variable_projection import search_from_measured_starts
+from adjoin.learn.window_starts import Candidates, fitted, improve_starts, window_losses
 
 STEPS = 80
 
@@ -381,13 +382,15 @@ def test_starts_in_a_local_minimum_are_found_again_each_window_for_itself():
     sim, q, v = ball()
     recording = recorded(sim, q, v, bouncing(sim, 0.3, 0.4), every=4, noise=(1e-4, 1e-3))
     shooting = Shooting(sim, guessed(sim), recording, 10, noise=(1e-4, 1e-3), free=True, robust=3.0)
-    right, losses = fitted(shooting, shooting.start)
+    windows = torch.arange(len(shooting.v[0]))
+    candidates = Candidates(shooting, shooting.raw[None])
+    right, losses = fitted(candidates, torch.zeros_like(windows), windows, shooting.start)
     strayed = right[0].clone()
     strayed[3, 2] += 0.03
     shooting.start = (strayed, right[1])
-    assert window_losses(shooting, shooting.start)[3] > 10.0 * losses[3]
+    assert window_losses(shooting)[3] > 10.0 * losses[3]
     assert improve_starts(shooting)
-    assert (window_losses(shooting, shooting.start) < losses + 1.0).all()
+    assert (window_losses(shooting) < losses + 1.0).all()
     assert not improve_starts(shooting)
 
 
@@ -408,3 +411,32 @@ def test_errors_of_a_robust_fit_are_those_of_its_influence():
     expected = (psi.square() * density).sum() / (bend * density).sum().square()
     torch.testing.assert_close(variance, expected.expand(3), rtol=0.02, atol=0.0)
     assert 1.0 < expected < 1.1
+
+
+def test_windows_at_the_edge_of_a_jump_do_not_hold_up_the_others():
+    sim, q, v = ball()
+    noise = (1e-3, 1e-2)
+    recording = recorded(sim, q, v, bouncing(sim, 0.3, 0.4), every=4, noise=noise)
+    at_truth, solved = (
+        Shooting(sim, guessed(sim, *first), recording, 10, noise=noise, free=True, robust=3.0)
+        for first in ((0.3, 0.4), (0.2, 0.2))
+    )
+    for seed in range(2):
+        improve_starts(at_truth, seed)
+    solved.solve()
+    assert window_losses(solved).sum() < window_losses(at_truth).sum() + 1.0
+    for name, truth in (("geometry_friction x of ground", 0.3), ("contact_restitution", 0.4)):
+        estimate, error = solved.report()[name]
+        assert abs(estimate - truth) < 3.0 * error
+
+
+def test_a_search_from_measured_starts_takes_the_best_of_its_points():
+    sim, q, v = ball()
+    recording = recorded(sim, q, v, bouncing(sim, 0.3, 0.4), every=4)
+    shooting = Shooting(sim, guessed(sim, 0.3, 0.4), recording, 10, robust=3.0)
+    right = shooting.raw
+    wrong = right + tensor(0.0, 6.0)
+    search_from_measured_starts(shooting, wrong, right)
+    assert (shooting.raw == right).all()
+    search_from_measured_starts(shooting, right - tensor(0.0, 1.5))
+    assert torch.allclose(shooting.raw, right)

@@ -28,10 +28,9 @@ from adjoin.learn.local_coordinates import local_coordinates
 from adjoin.learn.parameters import Parameters
 from adjoin.learn.report import Report, quantities_of, summary
 from adjoin.learn.shooting_residuals import ShootingJacobian, ShootingResiduals
-from adjoin.learn.window_starts import improve_starts
+from adjoin.learn.variable_projection import descend_projected, search_from_measured_starts
 from adjoin.progress import Progress, until_interrupt
 
-RESTARTS = 4  # times that free starts which are in a local minimum are looked for
 COARSE = 1e-2  # share of the loss that an iteration gains at least before the starts are freed
 
 
@@ -62,7 +61,7 @@ class Shooting(ShootingResiduals):
         if not self.free and not raw_numbers(self.learned):
             raise InputError("Shooting: nothing is learned: no module has parameters that require gradients")
         self.check_finite()
-        free, robust = self.free, self.robust
+        free, robust, first = self.free, self.robust, self.raw
         bar = iter(Progress(iterations, progress, "iterations"))
         history: list[float] = []
         try:
@@ -72,12 +71,14 @@ class Shooting(ShootingResiduals):
                     # begins with, and a robust loss would take for outliers what has most to tell.
                     self.free, self.robust = False, math.inf
                     self._iterate(bar, COARSE, damping, history)
-                self.free, self.robust = free, robust
-                self._iterate(bar, tolerance, damping, history)
-                for _ in range(RESTARTS if free and self.continuity is None else 0):
-                    if not improve_starts(self):
-                        break
-                    self._iterate(iter(range(iterations)), tolerance, damping, history)
+                    self.robust = self.cutoff = robust
+                    if robust < math.inf:
+                        search_from_measured_starts(self, first, self.raw)
+                self.free = free
+                projected = free and self.continuity is None
+                self._iterate(bar, COARSE if projected else tolerance, damping, history)
+                if projected:
+                    descend_projected(self, iterations, history)
         finally:
             self.free, self.robust, self.cutoff = free, robust, robust
         return history

@@ -131,10 +131,11 @@ class ShootingResiduals:
         self.q, self.v = (x.transpose(0, 1).contiguous() for x in windows.need("Shooting", "q", "v"))
         control = windows.control if self.model.nu else self.v.new_zeros((*windows.time.shape, 0))
         assert control is not None
-        self._controls = self._per_step(control)
-        self._external = {name: self._external_force(recording, name, x, steps) for name, x in (external or {}).items()}
+        self.controls = self._per_step(control)
+        self.external = {name: self._external_force(recording, name, x, steps) for name, x in (external or {}).items()}
         self.noise = [self._deviation(name, x) for name, x in zip(("q", "v"), noise, strict=True)]
         self.start = torch.zeros_like(self.v[0]), torch.zeros_like(self.v[0])
+        self.per_window = False  # whether what is learned has a value for each window, see `window_starts`
 
     def _per_step(self, stream: torch.Tensor) -> torch.Tensor:
         """(windows, samples, n) as steps of the simulator, (steps, windows, n)."""
@@ -163,7 +164,7 @@ class ShootingResiduals:
 
     def residuals(self) -> torch.Tensor:
         """Return predicted less measured, over the noise, (windows, samples, 2 nv): q, then v. With gradients."""
-        return self._compare(*self._run(self.learned(), self.start)[:2])
+        return self._compare(*self._run(self.learned(), self.start, self.per_window)[:2])
 
     def loss(self) -> torch.Tensor:
         """Return the mean of the squared residuals, or of their robust loss. With gradients."""
@@ -186,9 +187,9 @@ class ShootingResiduals:
         params, named = outputs
         path = self.simulator.rollout(
             self.simulator.state(self.model.integrate(self.q[0], start[0]), self.v[0] + start[1]),
-            self._controls,
+            self.controls,
             params,
-            external=self._external,
+            external=self.external,
             tensors={name: PerEnvironment(x) for name, x in named.items()} if wide else named,
             every=self._every,
         )
@@ -212,7 +213,7 @@ class ShootingResiduals:
     def evaluate(self) -> tuple[torch.Tensor, torch.Tensor, bool]:
         """Return residuals, gaps, and whether all simulations succeeded; without gradients."""
         with torch.no_grad():
-            q, v, status = self._run(self.learned(), self.start)
+            q, v, status = self._run(self.learned(), self.start, self.per_window)
             gaps = self._gaps((q[-1], v[-1]), (q[0], v[0])) if self.continuity else v.new_zeros(0)
             return self._compare(q, v), gaps, bool((status[-1] == 0).all())
 
@@ -242,6 +243,7 @@ class ShootingResiduals:
         tangents = [self._tangents(like, point, k) for k in range(len(point))]
         count = len(point) + (2 * nv if self.free else 0)
         inputs = sum(x.numel() for part in self.learned() for x in part.values())
+        inputs //= self.v.shape[1] if self.per_window else 1
         size = self.v[0, ..., 0].numel() * (len(self.v) * 2 * nv + inputs)
         pieces = torch.arange(count).split(max(1, MAX_ENTRIES // size))
         derivatives = [self._along([int(k) for k in piece], tangents, nv) for piece in pieces]
@@ -268,7 +270,8 @@ class ShootingResiduals:
                 wide = {}
                 for name, value in values.items():
                     along = [tangents[k][index][name] if k < len(tangents) else None for k in directions]
-                    tangent = torch.stack([torch.zeros_like(value) if t is None else t for t in along])[:, None]
+                    tangent = torch.stack([torch.zeros_like(value) if t is None else t for t in along])
+                    tangent = tangent if self.per_window else tangent[:, None]
                     wide[name] = forward_ad.make_dual(value.expand_as(tangent).contiguous(), tangent)
                 outputs.append(wide)
             start_tangent = torch.zeros(len(directions), 1, 2 * nv, dtype=self.v.dtype, device=self.v.device)
