@@ -1,11 +1,12 @@
 """Every MJCF of some folders next to MuJoCo: quantities of random states, steps, and sensors.
 
-    python tests/simulation/mujoco_tables.py FOLDER ... [--steps] [--heights] [--largest 30] [--seconds 120]
-        [--json FILE] [--match "*.xml"]
+    python tests/simulation/mujoco_tables.py FOLDER ... [--steps] [--heights] [--heights-alone] [--largest 30]
+        [--seconds 120] [--json FILE] [--match "*.xml"]
 
 Quantities are computed over Python floats, and with --steps one step with contact from each of a few states on the way
 of a fall by the reference interpreter, so that nothing is compiled. With --heights, how high the first floating body is
-within a second from the first key frame is compared too, by a compiled kernel. Both are for models with at most so many
+within a second from the first key frame is compared too, by a compiled kernel, and with --heights-alone nothing else:
+the table then has a row for each file with a key frame and a floating body. Both are for models with at most so many
 degrees of freedom, and as long as a file takes no more processor time than given. Meshes touch as exact hulls.
 """
 
@@ -168,6 +169,7 @@ def standing_difference(path):
     free = np.flatnonzero(m.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
     if not m.nkey or not len(free):
         return None
+    mujoco_models.tighten(m)  # files for MJX ask for an iteration or a few
     height, data = int(m.jnt_qposadr[free[0]]) + 2, mujoco.MjData(m)
     mujoco.mj_resetDataKeyframe(m, data, 0)
     key = ours.keyframes[min(1, len(ours.keyframes) - 1)]  # the first is MuJoCo's initial state
@@ -197,12 +199,12 @@ def models_of(folder, match="*.xml"):
 def compare(path, m, options):
     """Everything that is compared of a file: the errors by name, and what failed."""
     try:
-        found = quantities(path)
+        found = {} if options.heights_alone else quantities(path)
         if m.nv <= options.largest:
             if options.steps:
                 with interpreted():
                     found["step"] = within(options.seconds, step_difference, path)
-            if options.heights:
+            if options.heights or options.heights_alone:
                 found["height"] = within(options.seconds, standing_difference, path)
     except AdjoinError as error:
         return {"failed": str(error)[:200]}
@@ -241,6 +243,7 @@ def main(arguments):
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--steps", action="store_true")
     parser.add_argument("--heights", action="store_true")
+    parser.add_argument("--heights-alone", action="store_true")
     parser.add_argument("--match", default="*.xml", help="names of files")
     parser.add_argument("--largest", type=int, default=30)
     parser.add_argument("--seconds", type=int, default=0, help="how long steps of a file may take; 0 for any time")
@@ -251,7 +254,11 @@ def main(arguments):
     for folder in options.folders:
         results = {}
         for path, m in models_of(folder, options.match):
+            if options.heights_alone and not (m.nkey and (m.jnt_type == mujoco.mjtJoint.mjJNT_FREE).any()):
+                continue
             results[str(path.relative_to(folder))] = found = compare(path, m, options)
+            if options.heights_alone and "height" in found:
+                print(f"| {path.relative_to(folder)} | {found['height']:.1e} m |", flush=True)
             if wrong := differs(found):
                 print(f"{path}: {wrong}", file=sys.stderr, flush=True)
         print(row(folder.name, results), flush=True)
@@ -264,7 +271,8 @@ def summary(results):
     """Counts of a collection, and what differs by file."""
     wrong = {path: differs(found) for path, found in results.items()}
     counts = {"files": len(results)}
-    counts["agree"] = sum(not set(wrong[path]) - set(BARS) for path in results)
+    alone = [path for path, found in results.items() if set(found) <= {"height"}]  # other quantities were not compared
+    counts["agree"] = sum(not set(wrong[path]) - set(BARS) for path in results if path not in alone)
     for name in BARS:
         tried = [path for path, found in results.items() if name in found]
         counts[name] = [len(tried), sum(name not in wrong[path] for path in tried)]

@@ -102,8 +102,35 @@ FEATURES = 27
 """How many numbers a feature has."""
 
 
+class Approach(NamedTuple):
+    """How near two shapes are.
+
+    Attributes:
+        cores: of both, in the frame of the first.
+        size: of the smaller.
+        normal: from the second toward the first, in the frame of the first.
+        mode: what it is tied to.
+        features: what of each is next to it.
+        alone: the feature of the nearest point.
+        nearest: that point.
+    """
+
+    cores: Cores
+    size: Scalar
+    normal: Vector3
+    mode: Scalar
+    features: tuple[Feature | None, Feature | None]
+    alone: Contact
+    nearest: Candidate
+
+
 def search(a: Shape, b: Shape) -> list[Candidate]:
     """The points of two convex shapes: four if both have faces, two if one of them is a capsule, otherwise one."""
+    return resting(approach(a, b))
+
+
+def approach(a: Shape, b: Shape) -> Approach:
+    """The nearest point of two convex shapes."""
     first, second = core_of(a), core_of(b)
     turn = vector.multiply(vector.transpose(a.pose[0]), b.pose[0])
     offset = vector.apply_transposed(a.pose[0], vector.subtract(b.center, a.center))
@@ -125,10 +152,16 @@ def search(a: Shape, b: Shape) -> list[Candidate]:
     mode, n, gap = tie(cores, n, gap, size, (one, other), points)
     radii = first.radius + second.radius
     alone = _alone(cores, n, mode, one, other)
-    nearest = Candidate(gap - radii, alone.numbers())
+    return Approach(cores, size, n, mode, (one, other), alone, Candidate(gap - radii, alone.numbers()))
+
+
+def resting(near: Approach) -> list[Candidate]:
+    """The points on which two shapes rest on each other, as many as `search` has."""
+    cores, size, n, _, (one, other), alone, nearest = near
     if one is None or other is None:
         return [nearest]
-    across = vector.cross(one.edge, vector.apply(turn, other.edge))
+    radii = cores.a.radius + cores.b.radius
+    across = vector.cross(one.edge, vector.apply(cores.second[0], other.edge))
     aligned = vector.dot(across, across) < PARALLEL * PARALLEL
     shared = share(cores, n, (one, other), size, aligned)
     found = []

@@ -4,11 +4,16 @@ from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
-from adjoin.collision import convex
+from adjoin.collision import clipped, convex
 from adjoin.collision.box import capsule_box, capsule_box_at, sphere_box
 from adjoin.collision.box_box import box_box
 from adjoin.collision.branchless import choose
-from adjoin.collision.capsule import capsule_capsule, capsule_capsule_at
+from adjoin.collision.capsule import (
+    capsule_capsule,
+    capsule_capsule_at,
+    capsule_point_at,
+    search_parallel_capsules,
+)
 from adjoin.collision.capsule_box_points import capsule_box_point_at, search_capsule_box
 from adjoin.collision.plane import (
     box_plane,
@@ -165,7 +170,10 @@ NARROW_PHASE: dict[tuple[str, str], NarrowPhase] = {
 MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
     **NARROW_PHASE,
     ("cylinder", "plane"): NarrowPhase(search_cylinder_plane_triangle, cylinder_plane_triangle_at, 4),
+    ("capsule", "capsule"): NarrowPhase(search_parallel_capsules, capsule_point_at, 1),
     ("capsule", "box"): NarrowPhase(search_capsule_box, capsule_box_point_at, 1),
+    ("box", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES),
+    ("hull", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES),
 }
 """How they are tested for MuJoCo's model of contact: by as many points, which are MuJoCo's."""
 

@@ -37,6 +37,23 @@ def resting_points(hull: Geometry) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return normals, others, np.array([len(vertex) for vertex in around])
 
 
+@lru_cache(maxsize=256)
+def linked_faces(hull: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each vertex of a hull that has faces, how the faces around it go on.
+
+    Returns:
+        For each face of all vertices, in the order of `resting_points`: where its vertices begin, how many it has, and
+        those before and after the vertex, (n, 4); and the vertices of all faces, each clockwise seen from outside.
+    """
+    around: list[list[tuple[int, int, int, int]]] = [[] for _ in hull.vertices]
+    found: list[int] = []
+    for face in rings(hull.faces):
+        for place, vertex in enumerate(face):
+            around[vertex].append((len(found), len(face), face[place - 1], face[(place + 1) % len(face)]))
+        found += face[::-1]
+    return np.array([face for vertex in around for face in vertex], dtype=float), np.array(found, dtype=float)
+
+
 def rings(faces: Sequence[float]) -> list[list[int]]:
     """Return the vertices of each face of `Geometry.faces`."""
     numbers = np.array(faces, dtype=int)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjoin import trace
-from adjoin.collision.resting_points import resting_points
+from adjoin.collision.resting_points import linked_faces, resting_points
 from adjoin.model.parts import Geometry, GeometryKind
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Transform
@@ -24,7 +24,11 @@ class Faces:
         others: up to three further vertices of each of these faces, (n, 3), as indices in their hull.
         starts: of each vertex of all hulls, the first of its faces.
         counts: of each vertex of all hulls, how many it has: none of those of hulls without faces.
-        most: how many any vertex has.
+        links: of each of these faces where its vertices begin in `rings`, how many it has, and the vertices before and
+            after the one that it is around, (n, 4); see `linked_faces`.
+        rings: the vertices of all faces, as indices in their hull, (m, 1).
+        most: how many faces any vertex has.
+        longest: how many vertices any face has.
         everywhere: whether all hulls have faces.
     """
 
@@ -32,7 +36,10 @@ class Faces:
     others: Any
     starts: Any
     counts: Any
+    links: Any
+    rings: Any
     most: int
+    longest: int
     everywhere: bool
 
     @classmethod
@@ -48,12 +55,19 @@ class Faces:
         normals, others, counts = (np.concatenate([part[k] for part in parts]) for k in range(3))
         most = int(counts.max())
         past = np.zeros((most, 3))  # vertices with fewer are read on
+        linked = [linked_faces(hull) if hull.faces else (np.zeros((0, 4)), np.zeros(0)) for hull in hulls]
+        begins = np.cumsum([0, *(len(ring) for _, ring in linked)])
+        links = [part + np.array([begin, 0.0, 0.0, 0.0]) for (part, _), begin in zip(linked, begins, strict=False)]
+        rings = np.concatenate([ring for _, ring in linked])[:, None]
         return cls(
             trace.table(np.concatenate([normals, past]), checked=False),
             trace.table(np.concatenate([others, past]), checked=False),
             trace.table((np.cumsum(counts) - counts).astype(np.int32), checked=False),
             trace.table(counts.astype(float), checked=False),
+            trace.table(np.concatenate([*links, np.zeros((most, 4))]), checked=False),
+            trace.table(rings),
             most,
+            int(max(part[:, 1].max(initial=0.0) for part, _ in linked)),
             all(hull.faces for hull in hulls),
         )
 

@@ -9,9 +9,14 @@ from adjoin.spatial.vector import Vector3
 from adjoin.trace import maximum
 
 
-def balls(first: Vector3, first_radius: Scalar, second: Vector3, second_radius: Scalar) -> Point:
-    """Two balls by their centers; they part along z where the centers coincide."""
-    normal, apart = unit(vector.subtract(first, second))
+def balls(
+    first: Vector3, first_radius: Scalar, second: Vector3, second_radius: Scalar, otherwise: Vector3 | None = None
+) -> Point:
+    """Two balls by their centers; they part along z, or along another unit vector, where the centers coincide."""
+    between = vector.subtract(first, second)
+    normal, apart = unit(between)
+    if otherwise is not None:
+        normal = choose(vector.dot(between, between) > SHORT, normal, otherwise)
     distance = apart - (first_radius + second_radius)
     reach = first_radius + 0.5 * distance
     return Point(distance, vector.subtract(first, vector.scale(reach, normal)), normal)

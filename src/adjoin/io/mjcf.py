@@ -333,7 +333,7 @@ class _Reader:
         places = np.full(count, -1)
         places[own] = np.arange(len(own))
         corners = places[m.raw.mesh_polyvert[start : start + int(sizes.sum())]]
-        if len(np.unique(corners)) != len(own) or corners.min() < 0:
+        if corners.min(initial=0) < 0:
             return ()
         return tuple(np.insert(corners, np.cumsum(sizes), -1).astype(float).tolist())
 

@@ -18,6 +18,22 @@ class Compiled:
         self.raw = raw
         flags = int(raw.opt.disableflags)
         self._off = frozenset(name for name, bit in disable_flags(mujoco) if flags & bit)
+        for kind in ("geom", "site"):
+            self._take_same_frames(mujoco, kind)
+
+    def _take_same_frames(self, mujoco: Any, kind: str) -> None:
+        """Place shapes or sites that are within rounding of a frame of their body where MuJoCo has them: just there."""
+        raw, same = self.raw, getattr(self.raw, f"{kind}_sameframe")
+        principal, turned = (
+            np.isin(same, [member(mujoco, "mjtSameFrame", f"mjSAMEFRAME_{x}") for x in names])
+            for names in (("INERTIA",), ("INERTIA", "INERTIAROT"))
+        )
+        bodies = getattr(raw, f"{kind}_bodyid")
+        for name, where in (("pos", principal), ("quat", turned)):
+            own, frames = getattr(raw, f"{kind}_{name}"), getattr(raw, f"body_i{name}")[bodies]
+            off = where & (np.abs(own - frames).max(1, initial=0.0) > ROUNDED)
+            if off.any():
+                setattr(self, f"{kind}_{name}", np.where(off[:, None], frames, own).tolist())
 
     def is_off(self, flag: str) -> bool:
         """Return whether the file disables a part of the physics; without constraints, all of them."""
@@ -29,6 +45,9 @@ class Compiled:
         setattr(self, name, value)
         return value
 
+
+ROUNDED = 1e-12
+"""How far apart frames are that are the same, m or as numbers of a quaternion."""
 
 _CONSTRAINTS = ("CONTACT", "LIMIT", "FRICTIONLOSS", "EQUALITY")
 
