@@ -14,6 +14,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ant": {"iterations": 2000},
     "humanoid": {
         "iterations": 2000,
+        "environments": 2048,
         "actor": (256, 128),
         "critic": (128, 128),
         "horizon": 16,

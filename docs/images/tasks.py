@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import adjoin
-from adjoin.rl import Environment, make_task
+from adjoin.rl import Environment, Task, make_task
 
 HERE = Path(__file__).parent
 MOTIONS = HERE.parent / "motions"
@@ -31,6 +31,11 @@ NAMES = (
 )
 WIDTH, FRAMES = 640.0, 5
 COLORS = ("#c3ccd6", "#9fb0c2", "#7c94ad", "#587899", "#355c85")  # the last moment is the darkest
+
+
+def drawn(name: str) -> Task:
+    """The task as it is shown."""
+    return make_task(name, links=3) if name == "pendulum" else make_task(name)
 
 
 def motion(name: str) -> tuple[torch.Tensor, float] | None:
@@ -82,7 +87,7 @@ def hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def picture(name: str) -> str:
     """A task as SVG: some moments of what was learned, or how an episode begins."""
-    task = make_task(name, links=3) if name == "pendulum" else make_task(name)
+    task = drawn(name)
     model, kept = task.simulator.model, motion(name)
     q = Environment(task, dtype=torch.float64).reset(1, torch.Generator().manual_seed(0)).q if kept is None else kept[0]
     chosen = q[torch.linspace(0, len(q) - 1, FRAMES if len(q) > 1 else 1).round().long()]
@@ -116,7 +121,7 @@ def replay(name: str) -> Path:
     if kept is None:
         have = ", ".join(sorted(file.stem for file in MOTIONS.glob("*.npz")))
         raise SystemExit(f"no motion of {name!r} is kept; there are: {have}")
-    return Path(str(record(make_task(name).simulator.model, kept[0], kept[1], f"{name}.html", title=name)))
+    return Path(str(record(drawn(name).simulator.model, kept[0], kept[1], f"{name}.html", title=name)))
 
 
 if __name__ == "__main__":
