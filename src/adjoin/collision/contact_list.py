@@ -167,6 +167,10 @@ class ContactList(NamedTuple):
     normal: Scratch
     tangent: Scratch | None
 
+    def blank(self, width: int) -> Scratch:
+        """A new array of so many numbers a slot, of which only the slots that are taken are used."""
+        return scratch(width * len(self.active), checked=False, cleared=False, used=(self.count, width))
+
     def axes(self, slot: Any) -> Matrix3:
         """The normal of a slot and two directions across it."""
         assert self.tangent is not None
@@ -311,7 +315,7 @@ def find_contacts(
     count, needed, pair, number, active, feature = carry
 
     widths = (1, 3, 3) if tangent_of is None else (1, 3, 3, 3)
-    found: Any = tuple(scratch(n * slots, checked=False, cleared=False) for n in widths)
+    found: Any = tuple(scratch(n * slots, checked=False, cleared=False, used=(count, n)) for n in widths)
     for group, begin, end in zip(candidates.groups, ends, ends[1:], strict=False):
 
         def evaluate(i: Any, arrays: Any, group: Group = group, begin: Any = begin) -> Any:

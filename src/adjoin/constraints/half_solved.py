@@ -148,9 +148,9 @@ class HalfSolvedContacts(ContactRows):
         self.softness = solver.softness / free.mass
         self.width = self.rows * (self.chain_length + 2) + self.rows * (self.rows + 1) // 2
         self.may_be_held = any(not _floats(robot, *pair) for pair in bodies)
-        blank = (scratch(self.width * self.candidates.slots, checked=False, cleared=False),)
+        blank = (self.contacts.blank(self.width),)
         if self.may_be_held:
-            blank = (*blank, scratch(self.candidates.slots, checked=False, cleared=False))
+            blank = (*blank, self.contacts.blank(1))
         self.data, *self.held = self.each(self._prepare, blank, detached)
 
     def entries_of(self, factor: Factor) -> tuple[Scratch, Scratch]:

@@ -47,7 +47,7 @@ class ListedLinearization:
         self.blocks = list(zip(others.blocks, others.first_rows, strict=True))
         # Of each contact: the projected impulses, G⁻¹ and P.
         self.width = self.rows * (1 + 2 * self.rows)
-        blank = scratch(self.width * contacts.candidates.slots, checked=False, cleared=False)
+        blank = contacts.contacts.blank(self.width)
         twists = contacts.motions.twist_array(self.change)
         self.linear = contacts.each(lambda contact, array: self._linearize(contact, twists, array), blank, True)
 

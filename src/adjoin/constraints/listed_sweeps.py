@@ -65,7 +65,7 @@ class ListedSweeps:
         pairs = list(zip(others.blocks, others.first_rows, strict=True))
         limits = [place for block, place in pairs if isinstance(block, JointLimitBlock)]
         velocity = scratch(self.contacts.nv + 1, checked=False)
-        impulses = scratch(self.rows * self.slots, checked=False, cleared=False)
+        impulses = self.contacts.contacts.blank(self.rows)
         begin = Impulses(velocity, impulses, [0.0] * len(others.rows))
         if not limits:
             return self._sweeps(others, begin)
@@ -150,7 +150,7 @@ class ListedSweeps:
             velocity, impulses = self._over_contacts(visit, (velocity, impulses))
         else:
             # An array that a loop reads and writes is kept for the derivative at each of its steps.
-            relaxed = scratch(self.rows * self.slots, checked=False, cleared=False)
+            relaxed = self.contacts.contacts.blank(self.rows)
             velocity, relaxed = self._over_contacts(visit, (velocity, relaxed))
             impulses = self._over_contacts(keep, impulses)
         for block, place in zip(system.blocks, system.first_rows, strict=True):

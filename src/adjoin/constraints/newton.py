@@ -43,7 +43,6 @@ from adjoin.trace import (
     implicit,
     loop,
     maximum,
-    scratch,
     select,
     sqrt,
 )
@@ -159,8 +158,7 @@ class SoftContacts(ContactRows):
         self.solref, self.solimp = Records([pair.solref for pair in pairs]), Records([pair.solimp for pair in pairs])
         light = [[scene.weights.of_shape(model.geometries[i]) for i in (pair.first, pair.second)] for pair in pairs]
         self.inverse = Records([(a[0] + b[0],) for a, b in light])
-        sizes = [n * self.candidates.slots for n in (self.rows, 2)]
-        blank = tuple(scratch(size, checked=False, cleared=False) for size in sizes)
+        blank = self.contacts.blank(self.rows), self.contacts.blank(2)
         self.references, self.hardness = self.each(self._prepare, blank)
 
     def _prepare(self, contact: ContactFrame, arrays: Any) -> Any:
@@ -242,8 +240,7 @@ class SoftContacts(ContactRows):
                 array[contact.slot * self.rows + k] = x
             return array
 
-        blank = scratch(self.rows * self.candidates.slots, checked=False, cleared=False)
-        return self.visit(self.motions.twist_array(accelerations), note, blank)
+        return self.visit(self.motions.twist_array(accelerations), note, self.contacts.blank(self.rows))
 
     def row_values(self, array: Scratch, slot: Any) -> list[Scalar]:
         """The numbers of a contact's rows, in an array of those of all."""
@@ -276,8 +273,7 @@ class SoftContacts(ContactRows):
                 rates[contact.slot * self.rows + k] = x
             return rates, self._add_slope(contact.slot, contact.pair, start, rate, 1.0, slope)
 
-        blank = scratch(self.rows * self.candidates.slots, checked=False, cleared=False)
-        return self.each(act, (blank, carry))
+        return self.each(act, (self.contacts.blank(self.rows), carry))
 
     def slope(self, residuals: Scratch, rates: Scratch, far: Scalar, carry: Any) -> Any:
         """What contacts add to a `Slope`."""

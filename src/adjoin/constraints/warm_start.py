@@ -74,8 +74,7 @@ def impulses_before(
         places[slot] = select(same, place, -1.0)
         return places, place
 
-    blank = scratch(slots, checked=False, cleared=False)
-    places, _ = loop(contacts.count, find, (blank, 0.0 * before[0]), at_most=slots, detached=True)
+    places, _ = loop(contacts.count, find, (contacts.blank(1), 0.0 * before[0]), at_most=slots, detached=True)
 
     def start(slot: Any) -> list[Scalar]:
         there, first = places[slot] >= 0.0, to_index(places[slot]) * width

@@ -11,7 +11,7 @@ from adjoin.compiler.ir.op import FLAT, OPS, Branch
 from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import copy_node, copy_rule, either, substitute
 from adjoin.compiler.ir.schedule import reachable
-from adjoin.compiler.ir.scratch import accumulate, load, store, zeros
+from adjoin.compiler.ir.scratch import accumulate, load, store, zeros, zeros_like
 
 
 class _Pushforward:
@@ -64,9 +64,10 @@ class _Pushforward:
 
     def push_scratch(self, node: Expr) -> None:
         """A new array has a tangent of zeros, which stores may change."""
-        self.mapping[node] = zeros(self.graph, node.width, node.kind, node.data is None)
+        used = (self.mapping[node.used[0]], node.used[1]) if node.used else None
+        self.mapping[node] = zeros(self.graph, node.width, node.kind, node.data is None, used)
         if node.kind == ARRAY:
-            self.tangents[node] = zeros(self.graph, node.width)
+            self.tangents[node] = zeros_like(self.graph, self.mapping[node])
 
     def push_load(self, node: Expr) -> None:
         """A load of the array of tangents."""
@@ -110,13 +111,13 @@ class _Pushforward:
         active = find_activity([node], sources).results.get(node, [False] * (count + len(old.outputs)))
         new = LoopBody.begin(graph, old.length, old.reverse)
         inside = _Pushforward(new.graph, {old.counter: new.counter}, {})
-        for parameter in old.carry:
-            inside.mapping[parameter] = new.add_carry(parameter)
         start = [mapping[value] for value in initial]
+        for parameter, value in zip(old.carry, start, strict=True):
+            inside.mapping[parameter] = new.add_carry(value)
         moving = [i for i in range(count) if active[i]]
         for i in moving:
-            inside.tangents[old.carry[i]] = new.add_carry(old.carry[i])
-            missing = zeros(graph, initial[i].width) if initial[i].kind == ARRAY else graph.const(0.0)
+            inside.tangents[old.carry[i]] = new.add_carry(start[i])
+            missing = zeros_like(graph, start[i]) if initial[i].kind == ARRAY else graph.const(0.0)
             start.append(either(tangents.get(initial[i]), missing))
         for parameter, value in zip(old.captures, captured, strict=True):
             inside.mapping[parameter] = new.graph.lift(mapping[value])

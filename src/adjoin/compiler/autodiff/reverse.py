@@ -25,7 +25,7 @@ from adjoin.compiler.ir.kinds import ARRAY, BOOL, FLOAT, INDICES, INT
 from adjoin.compiler.ir.op import OPS, Branch
 from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.rewrite import copy, either, reads_array, substitute
-from adjoin.compiler.ir.scratch import ELEMENT, accumulate, load, restore, store, zeros
+from adjoin.compiler.ir.scratch import ELEMENT, accumulate, load, restore, store, zeros, zeros_like
 from adjoin.errors import TraceError
 
 
@@ -132,7 +132,7 @@ class _Pullback:
         cotangent = self.cotangents.get(node)
         if cotangent is not None:
             adjoint = self.cotangents.get(array)
-            adjoint = zeros(self.graph, array.width) if adjoint is None else adjoint
+            adjoint = zeros_like(self.graph, array) if adjoint is None else adjoint
             self.cotangents[array] = accumulate(adjoint, index, cotangent, node.data is None)
 
     def pull_store(self, node: Expr) -> None:
@@ -184,7 +184,7 @@ class _Pullback:
             if parameter.kind == ARRAY and i not in cotangents and not reads_array(body.graph.nodes, parameter):
                 continue  # a history, or another array that is only written: nothing depends on it
             if parameter.kind == ARRAY:
-                seeds.append((i, carry(cotangents[i] if i in cotangents else zeros(self.graph, parameter.width))))
+                seeds.append((i, carry(cotangents[i] if i in cotangents else zeros_like(self.graph, initial[i]))))
             else:
                 seeds.append((i, carry(cotangents.get(i, self.zero))))
                 if mask is not None:
@@ -193,7 +193,7 @@ class _Pullback:
         sums: dict[Expr, Expr] = {}
         for parameter, value in wanted_captures:
             if value.kind == ARRAY:
-                sums[parameter] = carry(either(self.cotangents.pop(value, None), zeros(self.graph, value.width)))
+                sums[parameter] = carry(either(self.cotangents.pop(value, None), zeros_like(self.graph, value)))
             else:
                 sums[parameter] = carry(self.zero)
 
@@ -204,8 +204,8 @@ class _Pullback:
             if i in body.histories:
                 history = back.graph.lift(finals(node)[body.histories[i]])
                 place = back.counter * back.graph.integer(parameter.width)
-                blank = zeros(back.graph, parameter.width, cleared=False)
-                mapping[parameter] = copy_elements(history, blank, parameter.width, source_start=place)
+                blank = zeros_like(back.graph, initial[i], cleared=False)
+                mapping[parameter] = copy_elements(history, blank, source_start=place)
             else:
                 mapping[parameter] = _recall(back, parameter, [back.add_stream(1)[0] for _ in record])
         for parameter in body.carry[len(body.recorded) :]:

@@ -150,7 +150,8 @@ class Renderer:
                 kind = "i32" if node.kind == INDICES else None
                 values[node] = self.storage.array(node.width, kind)
                 if node not in complete:
-                    self.storage.clear(values[node], node.width, kind)
+                    used = None if node.used is None else (values[node.args[0]], node.used[1])
+                    self.storage.clear(values[node], node.width, kind, used)
             elif node.op == "scan":
                 late = {value: slots[value] for value in spills.late.get(position, ())}
                 self.loops.scan(node, schedule.scans[node], values, late)

@@ -71,16 +71,30 @@ class Storage(ABC):
         self._on_stack += elements
         return self.reserve(f"%stack{len(self.prologue)}", elements, kind)
 
-    def clear(self, array: str, elements: int, kind: str | None = None) -> None:
-        """Fill an array with zeros, in a loop."""
+    def clear(self, array: str, elements: int, kind: str | None = None, used: tuple[str, int] | None = None) -> None:
+        """Fill an array with zeros, in a loop.
+
+        Args:
+            array: what `array` gave.
+            elements: how many it has.
+            kind: their LLVM type, if they are not floats.
+            used: how many records of how many elements matter, the number an i32 operand.
+        """
         w, kind = self.w, kind or self.w.lane.float
-        name, before = w.name()[1:], w.block
-        w.line(f"  br label %{name}")
+        name, count = w.name()[1:], str(elements)
+        if used is None:
+            before = w.block
+            w.line(f"  br label %{name}")
+        else:
+            scaled = w.emit(f"mul i64 {w.emit(f'sext i32 {used[0]} to i64')}, {used[1]}")
+            count = w.intrinsic("llvm.smin.i64", "i64", ("i64", scaled), ("i64", count))
+            before = w.block
+            w.line(f"  br i1 {w.emit(f'icmp sgt i64 {count}, 0')}, label %{name}, label %{name}.e")
         w.label(name)
         w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
         w.line(f"  store {kind} zeroinitializer, {self.element(array, f'%{name}.i', kind)}")
         w.line(f"  %{name}.n = add i64 %{name}.i, 1")
-        w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {elements}")
+        w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {count}")
         w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
         w.label(f"{name}.e")
 

@@ -80,7 +80,7 @@ class LoopBody:
         """A parameter for one more carried value, of the kind of another."""
         parameter = self.graph.fresh("param", (), "carry", like.kind)
         if like.kind in ELEMENT:
-            parameter.width = like.width
+            parameter.width, parameter.used = like.width, like.used
         parameter.uniform = like.kind == INT
         self.carry.append(parameter)
         return parameter
@@ -129,7 +129,7 @@ class LoopBody:
         self.histories[position] = len(self.carry)
         history = self.add_carry(initial[-1])
         start = self.counter * self.graph.integer(array.width)
-        self.kept.append(copy_elements(array, history, array.width, target_start=start))
+        self.kept.append(copy_elements(array, history, target_start=start))
 
     def close(self, initial: list[Expr], streams: list[Expr]) -> Expr:
         """The scan node of the finished body, in the graph around it."""
@@ -147,16 +147,20 @@ class LoopBody:
 
 
 def copy_elements(
-    source: Expr, target: Expr, count: int, source_start: Expr | None = None, target_start: Expr | None = None
+    source: Expr, target: Expr, source_start: Expr | None = None, target_start: Expr | None = None
 ) -> Expr:
-    """Copy elements of an array to another one, by a loop, and return its next version."""
-    graph = target.graph
-    body = LoopBody.begin(graph, count // COPIED)
+    """Copy the elements that are used, of the smaller of two arrays, by a loop; return the target's next version."""
+    graph, smaller = target.graph, source if target_start is not None else target
+    count, (records, size) = smaller.width, smaller.used or (None, COPIED)
+    body = LoopBody.begin(graph, count // size)
+    if records is not None:
+        body.take(body.graph.lift(records))
+        count = 0
     parameter = body.add_carry(target)
     with tracing(body.graph):
-        array, written, first = body.graph.lift(source), parameter, body.counter * body.graph.integer(COPIED)
+        array, written, first = body.graph.lift(source), parameter, body.counter * body.graph.integer(size)
         places = [first if start is None else body.graph.lift(start) + first for start in (source_start, target_start)]
-        for k in range(COPIED):
+        for k in range(size):
             read, write = (place + body.graph.integer(k) for place in places)
             written = store(written, write, load(array, read, checked=False), checked=False)
     body.results = [written]
@@ -399,7 +403,7 @@ def finals(node: Expr) -> list[Expr]:
     """The last carry of a scan."""
     gets = [node.graph.node("get", (node,), i, value.kind) for i, value in enumerate(node.data.results)]
     for get, value in zip(gets, node.data.results, strict=True):
-        get.width = value.width
+        get.width, get.used = value.width, node.args[get.data].used
     return gets
 
 

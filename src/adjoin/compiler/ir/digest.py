@@ -44,9 +44,14 @@ def _describe(schedule: Schedule, numbers: dict[Expr, int], text: list[str]) -> 
         else:
             args = " ".join([str(numbers[arg]) for arg in node.args[:3]])
             data = "" if node.data is None else repr(node.data)
-            size = f"{node.width} {node.kind}" if node.op == "scratch" else ""
+            size = f"{node.width} {node.kind}{_record(node)}" if node.op == "scratch" else ""
             text.append(f"{node.op} {size} {args} {data}")
     text.append(str([numbers[target] for target in schedule.targets]))
+
+
+def _record(node: Expr) -> str:
+    """The elements of a record of a new array that is not used to its end."""
+    return f" {node.used[1]}" if node.op == "scratch" and node.used else ""
 
 
 def _describe_body(scan: ScanSchedule, text: list[str]) -> None:
@@ -74,5 +79,6 @@ def _describe_all(targets: Sequence[Expr], numbers: dict[Expr, int], text: list[
             data = [numbers[value] for value in rows]
         numbers[node] = len(numbers)
         place = node.index if node.op == "param" else ""
-        text.append(f"{node.op} {node.kind} {node.width} {[numbers[arg] for arg in node.args]} {data} {place}")
+        size = f"{node.width}{_record(node)}"
+        text.append(f"{node.op} {node.kind} {size} {[numbers[arg] for arg in node.args]} {data} {place}")
     text.append(str([numbers[target] for target in targets]))

@@ -114,7 +114,7 @@ class Graph:
         parameter = self.captures.get(outer)
         if parameter is None:
             parameter = self.captures[outer] = self.fresh("param", (), ("capture", outer.data), outer.kind)
-            parameter.width, parameter.uniform = outer.width, outer.uniform
+            parameter.width, parameter.used, parameter.uniform = outer.width, outer.used, outer.uniform
         return parameter
 
 
@@ -162,11 +162,12 @@ class Expr(Traced):
         kind: float, bool, int, array, stream or tuple.
         index: its place in its graph.
         width: elements of an array or of one step of a stream.
+        used: of an array of which only the first records are used: how many, and the elements of each.
         may_be_infinite: infinite or NaN although every input is finite, as far as a look at the operations tells.
         uniform: of an integer or a condition: the same in all environments that a processor works on together.
     """
 
-    __slots__ = ("args", "data", "graph", "index", "kind", "may_be_infinite", "op", "uniform", "width")
+    __slots__ = ("args", "data", "graph", "index", "kind", "may_be_infinite", "op", "uniform", "used", "width")
 
     def __init__(self, graph: Graph, op: str, args: tuple["Expr", ...], data: Any, kind: str, index: int):
         self.graph = graph
@@ -176,6 +177,7 @@ class Expr(Traced):
         self.kind = kind
         self.index = index
         self.width = 1
+        self.used: tuple[Expr, int] | None = None
         self.may_be_infinite = OPS[op].may_be_infinite or any(arg.may_be_infinite for arg in args)
         self.uniform = kind in (INT, BOOL) and (op in UNIFORM or _all_uniform(op, args, kind))
 

@@ -117,13 +117,16 @@ def copy_node(
     if node.op in ("store", "accumulate"):
         return (store if node.op == "store" else accumulate)(args[0], args[1], args[2], node.data is None)
     if node.op == "scratch":
-        return zeros(graph, node.width, node.kind, node.data is None)
+        used = (args[0], node.used[1]) if node.used else None
+        return zeros(graph, node.width, node.kind, node.data is None, used)
     data = node.data
     if node.op == "get" and args[0].op == "scan":
         before, now = len(node.args[0].data.results), len(args[0].data.results)
         data += now - before if data >= before else 0  # histories are carried besides
     again = graph.node(node.op, tuple(args), data, node.kind)
     again.width = node.width
+    if node.op == "get" and node.kind in ELEMENT:
+        again.used = args[0].args[data].used
     return again
 
 
@@ -131,9 +134,9 @@ def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, 
     old: LoopBody = node.data
     new = LoopBody.begin(graph, old.length, old.reverse)
     mapping = {old.counter: new.counter}
-    for parameter in old.carry:
-        mapping[parameter] = new.add_carry(parameter)
     initial, captured, streams = split_scan(node, args)
+    for parameter, value in zip(old.carry, initial, strict=True):
+        mapping[parameter] = new.add_carry(value)
     record = []
     for k, parameter in enumerate(old.carry if record_carry else ()):
         large = parameter.kind == ARRAY and parameter.width >= LARGE and isinstance(old.length, int)

@@ -189,7 +189,7 @@ def accumulate(array: Expr, index: Expr, value: Expr, checked: bool = True) -> E
 def _written(op: str, array: Expr, index: Expr, value: Expr, checked: bool) -> Expr:
     data = None if checked else "unchecked"
     result = array.graph.fresh(op, (array, index, value, *consume(array)), data, array.kind)
-    result.width = array.width
+    result.width, result.used = array.width, array.used
     return result
 
 
@@ -217,30 +217,42 @@ def _keep(array: Expr) -> None:
         return
     from adjoin.compiler.ir.control_flow import copy_elements  # which retires the arrays that its loops carry
 
-    blank = zeros(array.graph, array.width, cleared=False)
-    array.graph.copies[array] = copy_elements(array, blank, array.width)
+    array.graph.copies[array] = copy_elements(array, zeros_like(array.graph, array, cleared=False))
 
 
-def zeros(graph: Graph, size: int, kind: str = ARRAY, cleared: bool = True) -> Expr:
-    """A new array of zeros in a graph; if not cleared, of anything."""
-    array = graph.fresh("scratch", (), None if cleared else "uninitialized", kind)
-    array.width = size
+def zeros(
+    graph: Graph, size: int, kind: str = ARRAY, cleared: bool = True, used: tuple[Expr, int] | None = None
+) -> Expr:
+    """A new array of zeros in a graph; if not cleared, of anything; `used` is that of `scratch`."""
+    if used is not None:
+        used = (graph.lift(used[0]), used[1])
+    array = graph.fresh("scratch", used[:1] if used else (), None if cleared else "uninitialized", kind)
+    array.width, array.used = size, used
     return array
 
 
-def scratch(values: int | Sequence[Any], checked: bool = True, cleared: bool = True) -> Scratch:
+def zeros_like(graph: Graph, array: Expr, cleared: bool = True) -> Expr:
+    """A new array of zeros in a graph, as large as another one and used as far; if not cleared, of anything."""
+    return zeros(graph, array.width, array.kind, cleared, array.used)
+
+
+def scratch(
+    values: int | Sequence[Any], checked: bool = True, cleared: bool = True, used: tuple[Expr, int] | None = None
+) -> Scratch:
     """A scratch array of so many zeros, or of the given values.
 
     Args:
         values: how many elements, or the elements.
         checked: see `Scratch`.
         cleared: whether it begins with zeros; if not, every element has to be written before it is read.
+        used: how many records of how many elements are ever used, the number of records a traced integer that is the
+            same in all environments; what lies behind them is not cleared, nor kept for a derivative.
     """
     graph = current_graph()
     size = values if isinstance(values, int) else len(values)
     if not 0 < size <= LARGEST:
         raise TraceError(f"a scratch array has 1 to {LARGEST} elements, got {size}")
-    result = Scratch(zeros(graph, size, cleared=cleared and isinstance(values, int)), checked=checked)
+    result = Scratch(zeros(graph, size, cleared=cleared and isinstance(values, int), used=used), checked=checked)
     if not isinstance(values, int):
         for i, value in enumerate(values):
             result[i] = graph.lift(value)
@@ -269,7 +281,7 @@ def restore(array: Expr) -> Expr:
     if array in array.graph.copies:
         return array.graph.copies[array]
     elements = gather(array)
-    again = zeros(array.graph, array.width)
+    again = zeros_like(array.graph, array)
     for i, element in enumerate(elements):
         again = store(again, array.graph.integer(i), element)
     return again

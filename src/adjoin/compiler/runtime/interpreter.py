@@ -182,10 +182,12 @@ def _constants(machine: _Machine, node: Expr) -> torch.Tensor:
     return (numbers.to(machine.like.dtype) if numbers.is_floating_point() else numbers.long())[None]
 
 
-def _scratch(machine: _Machine, node: Expr) -> list[Any]:
+def _scratch(machine: _Machine, node: Expr, records: int | None = None) -> list[Any]:
     if node.kind == INDICES:
         return [0] * node.width
-    return [machine.like.new_full((1,), torch.nan if node.data else 0.0)] * node.width
+    zero, anything = (machine.like.new_full((1,), x) for x in (0.0, torch.nan))
+    cleared = 0 if node.data else node.width if node.used is None or records is None else records * node.used[1]
+    return [zero] * cleared + [anything] * (node.width - cleared)
 
 
 def _accumulate(
