@@ -1,4 +1,5 @@
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def test_the_command_is_installed_with_the_package():
 NAMES = {"pinocchio": "pin"}  # of packages whose files do not tell where they come from
 
 
+@functools.cache
 def declared():
     """Distributions that each extra installs, without those of other extras; the core under ""."""
     found = {"": set()} | {extra: set() for extra in metadata.metadata("adjoin").get_all("Provides-Extra") or []}
@@ -56,9 +58,15 @@ def imported(folder):
                     yield file.name, words[0], words[1] if len(words) > 1 else None
 
 
+@functools.cache
+def distributions():
+    """Of each top-level module, those that install it."""
+    return metadata.packages_distributions()
+
+
 def undeclared(folder, extras, beside=()):
     """Imports whose distribution none of the extras installs, or not the one that is named for it."""
-    known, homes = declared(), metadata.packages_distributions()
+    known, homes = declared(), distributions()
     allowed = set().union(*(known[extra] for extra in extras), beside)
     for file, module, extra in imported(folder):
         top = module.split(".")[0]
