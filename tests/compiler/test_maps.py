@@ -12,7 +12,7 @@ from adjoin.compiler.maps.reference import interpret_rollout
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
-from adjoin.compiler.runtime.cuda.maps import render
+from adjoin.compiler.runtime.cuda.maps import render, sort_text
 from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.continuum import ParticleMaterial, Particles
 from adjoin.errors import InputError, TraceError
@@ -223,6 +223,22 @@ def test_stages_whose_arrays_exceed_the_stack_have_a_workspace():
         assert ".entry kernel" in target.ptx(rendered.text)
 
 
+def test_sums_over_crowded_cells_in_rounds_as_gpus_add_them(monkeypatch):
+    """The code for GPUs has no vectors, and a CPU can run it: one lane at a time."""
+    generator = torch.Generator().manual_seed(0)
+    x = 0.4 + 0.3 * torch.rand(100, 2, generator=generator, dtype=torch.float64)  # about 11 a cell
+    v = torch.randn(100, 2, generator=generator, dtype=torch.float64)
+
+    def run():
+        world = Particles((12, 12), 0.1, 1e-3, ParticleMaterial("elastic"))
+        return world.rollout(world.state(x, v), 1e-3, steps=20).x
+
+    by_vectors = run()
+    monkeypatch.setenv("ADJOIN_CACHE_DIR", "off")
+    monkeypatch.setattr(MapTarget, "lanes", lambda target, bits: (target.processor.lanes(bits)[0],))
+    assert torch.allclose(run(), by_vectors, atol=1e-14)
+
+
 @pytest.mark.parametrize("atomic", [False, True])
 def test_every_kernel_is_written_for_gpus(atomic):
     sequence = random_runner(2, atomic).sequence
@@ -234,6 +250,7 @@ def test_every_kernel_is_written_for_gpus(atomic):
         for bits in (32, 64) if task.map is not None else ():
             made = MapTarget(target, task.map, render)
             assert ".entry kernel" in target.ptx(made.render(task.map.program, made.lanes(bits)[0]).text)
+    assert target.ptx(sort_text()).count(".entry") == 2
 
 
 def test_errors_say_what_would_be_right():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from adjoin.compiler.codegen.map_memory import MapMemory
 
 UNROLLED = 4
-"""Particles of a cell that a GPU reads without a loop, so that the loads of all cells around a node overlap."""
+"""Particles of a cell that a GPU reads in one round, so that the loads of all cells around a node overlap."""
 TOGETHER = 9
 """Cells whose loads a GPU issues together."""
 
@@ -150,7 +150,7 @@ class Sums:
             return self._loop(begin, end, self.zeros, memory._bases[entries], "0")
         if w.lane.width > 1:
             return self._over_cells(member)
-        return self._unrolled_cells(member)
+        return self._rounds_over_cells(member)
 
     def _over_cells(self, node: str) -> list[str]:
         """Return the sums over the particles of the cells around a node, by a loop over cells."""
@@ -169,44 +169,46 @@ class Sums:
         w.label(f"{label}.e")
         return totals
 
-    def _unrolled_cells(self, node: str) -> list[str]:
-        """Return the same: first some particles of every cell, then what cells have beyond these."""
+    def _rounds_over_cells(self, node: str) -> list[str]:
+        """Return the same, by a loop over rounds: in each, some particles of every cell, whose loads overlap."""
         w, memory = self.w, self.memory
         corners = range(self.access.corners)
         particles = [self._particles(node, str(corner)) for corner in corners]
         shifts = [w.emit(f"mul i64 {memory.words[WORDS * self.binding + 5]}, {corner}") for corner in corners]
-        any_, most = "0", "0"
+        most = "0"
         for count, _ in particles:
-            any_ = w.emit(f"or i32 {any_}, {count}")
             most = w.intrinsic("llvm.smax.i32", "i32", ("i32", most), ("i32", count))
-        label, before = w.name()[1:], w.block
-        w.line(f"  br i1 {w.emit(f'icmp ne i32 {any_}, 0')}, label %{label}.s, label %{label}.e")
-        w.label(f"{label}.s")
-        totals = list(self.zeros)
+        label, before, head, names = self._begin_loop()
+        start = f"%{label}.i"
+        w.line(f"  %{label}.m = icmp slt i32 {start}, {most}")
+        w.line(f"  br i1 %{label}.m, label %{label}.b, label %{label}.e")
+        w.label(f"{label}.b")
+        at = w.emit(f"sext i32 {start} to i64")
+        turns = [w.emit(f"add i32 {start}, {i}") for i in range(UNROLLED)]
+        totals = names
         for group in range(0, len(particles), TOGETHER):
             rows = []
             for corner in corners[group : group + TOGETHER]:  # slots beyond the count have particles of other steps
                 count, first = particles[corner]
+                first = memory._element(first, at, "i32")
                 slots = [memory._load("i32", memory._element(first, str(i), "i32")) for i in range(UNROLLED)]
-                rows += [(count, i, self._contribution(slot, shifts[corner])) for i, slot in enumerate(slots)]
-            for count, i, values in rows:
-                inside = w.emit(f"icmp sgt i32 {count}, {i}")
-                for j, (kind, value) in enumerate(zip(self.kinds, values, strict=True)):
-                    value = w.emit(f"select i1 {inside}, {kind} {value}, {kind} zeroinitializer")
-                    totals[j] = w.emit(f"fadd {kind} {totals[j]}, {value}")
-        unrolled, first_totals = w.block, totals
-        w.line(f"  br i1 {w.emit(f'icmp sgt i32 {most}, {UNROLLED}')}, label %{label}.l, label %{label}.e")
-        w.label(f"{label}.l")
-        for (count, first), shift in zip(particles, shifts, strict=True):
-            totals = self._loop(str(UNROLLED), count, totals, first, shift)
-        after = w.block
-        w.line(f"  br label %{label}.e")
+                pairs = zip(turns, slots, strict=True)
+                rows += [(count, turn, self._contribution(slot, shifts[corner])) for turn, slot in pairs]
+            for count, turn, values in rows:
+                inside = w.emit(f"icmp sgt i32 {count}, {turn}")
+                parts = zip(self.kinds, totals, values, strict=True)
+                kept = [
+                    (kind, total, w.emit(f"select i1 {inside}, {kind} {value}, {kind} zeroinitializer"))
+                    for kind, total, value in parts
+                ]
+                totals = [w.emit(f"fadd {kind} {total}, {value}") for kind, total, value in kept]
+        w.line(f"  %{label}.n = add i32 {start}, {UNROLLED}")
+        w.line(f"  br label %{label}")
+        w.lines[head] = f"  {start} = phi i32 [ 0, %{before} ], [ %{label}.n, %{w.block} ]"
+        for i, (kind, name, total) in enumerate(zip(self.kinds, names, totals, strict=True)):
+            w.lines[head + 1 + i] = f"  {name} = phi {kind} [ zeroinitializer, %{before} ], [ {total}, %{w.block} ]"
         w.label(f"{label}.e")
-        ways = zip(self.kinds, first_totals, totals, strict=True)
-        return [
-            w.emit(f"phi {kind} [ zeroinitializer, %{before} ], [ {short}, %{unrolled} ], [ {whole}, %{after} ]")
-            for kind, short, whole in ways
-        ]
+        return names
 
     def _cell(self, node: str, corner: str | int) -> str:
         """Return the cell from which a node is the one at a corner."""

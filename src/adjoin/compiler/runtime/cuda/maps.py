@@ -101,20 +101,9 @@ def render(map_: Map, lane: Lane) -> Rendered:
     return renderer.finish(head, "", "attributes #0 = { nounwind }\n!0 = !{}")
 
 
-# Particles take slots of their cell as they come; then a thread puts the particles of each cell in order.
+# Particles take slots of their cell as they come. Then a thread puts the particles of each cell in order, and makes the
+# number of slots that are taken zero again for the next sort.
 _SORT = """
-define ptx_kernel void @clear(ARGUMENTS) {
-entry:
-HEAD
-  %outside = icmp sge i64 %lane, %w8
-  br i1 %outside, label %done, label %work
-work:
-  %at = getelementptr i32, GLOBAL %counts, i64 %lane
-  store i32 0, GLOBAL %at
-  br label %done
-done:
-  ret void
-}
 define ptx_kernel void @fill(ARGUMENTS) {
 entry:
 HEAD
@@ -124,7 +113,7 @@ work:
   %cell.at = getelementptr i32, GLOBAL %cell, i64 %lane
   %c = load i32, GLOBAL %cell.at
   %c.64 = sext i32 %c to i64
-  %count.at = getelementptr i32, GLOBAL %counts, i64 %c.64
+  %count.at = getelementptr i32, GLOBAL %taken, i64 %c.64
   %count = atomicrmw add GLOBAL %count.at, i32 1 monotonic
   %count.64 = sext i32 %count to i64
   %fits = icmp slt i64 %count.64, %w6
@@ -148,23 +137,20 @@ HEAD
   %outside = icmp sge i64 %lane, %w8
   br i1 %outside, label %done, label %begin
 begin:
+  %taken.at = getelementptr i32, GLOBAL %taken, i64 %lane
+  %all = load i32, GLOBAL %taken.at
+  store i32 0, GLOBAL %taken.at
+  %capacity = trunc i64 %w6 to i32
+  %over = icmp sgt i32 %all, %capacity
+  %held = select i1 %over, i32 %capacity, i32 %all
   %count.at = getelementptr i32, GLOBAL %counts, i64 %lane
-  %count.32 = load i32, GLOBAL %count.at
-  %capacity.32 = trunc i64 %w6 to i32
-  %over = icmp sgt i32 %count.32, %capacity.32
-  br i1 %over, label %cut, label %start
-cut:
-  store i32 %capacity.32, GLOBAL %count.at
-  br label %start
-start:
-  %some = icmp sgt i32 %count.32, %capacity.32
-  %count.u = select i1 %some, i32 %capacity.32, i32 %count.32
-  %count = sext i32 %count.u to i64
+  store i32 %held, GLOBAL %count.at
+  %count = sext i32 %held to i64
   %row = mul i64 %lane, %w6
   %list = getelementptr i32, GLOBAL %slots, i64 %row
   br label %outer
 outer:
-  %i = phi i64 [ 1, %start ], [ %i.next, %put ]
+  %i = phi i64 [ 1, %begin ], [ %i.next, %put ]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %take, label %done
 take:
@@ -216,6 +202,8 @@ _SORT_HEAD = """
   %slots.b = inttoptr i64 %w4 to GLOBAL
   %slots.v = mul i64 %w5, %variant
   %slots = getelementptr i32, GLOBAL %slots.b, i64 %slots.v
+  %taken.b = inttoptr i64 %w10 to GLOBAL
+  %taken = getelementptr i32, GLOBAL %taken.b, i64 %counts.v
   %overflow.b = inttoptr i64 %w9 to GLOBAL
   %overflow = getelementptr i32, GLOBAL %overflow.b, i64 %variant
 """
@@ -223,7 +211,7 @@ _SORT_HEAD = """
 
 def sort_text() -> str:
     """Return the kernels that sort particles into cells."""
-    arguments = ", ".join([*[f"i64 %w{i}" for i in range(10)], "i64 %counter", "i64 %offset"])
+    arguments = ", ".join([*[f"i64 %w{i}" for i in range(11)], "i64 %counter", "i64 %offset"])
     text = _SORT.replace("HEAD", _SORT_HEAD).replace("ARGUMENTS", arguments).replace("GLOBAL", _GLOBAL)
     return text
 
@@ -238,7 +226,7 @@ def _sort_functions(index: int) -> dict[str, ctypes.c_void_p]:
         torch.cuda.current_stream()
         module = ctypes.c_void_p()
         check(driver().cuModuleLoadData(ctypes.byref(module), code))
-        for name in ("clear", "fill", "order"):
+        for name in ("fill", "order"):
             functions[name] = ctypes.c_void_p()
             check(driver().cuModuleGetFunction(ctypes.byref(functions[name]), module, name.encode()))
     return functions
@@ -256,10 +244,12 @@ def sort_launches(cells: Cells) -> list[Launch]:
     """Return what sorts the particles of every variant into their cells."""
     device = cells.counts.device
     functions = _sort_functions(torch.cuda.current_device() if device.index is None else device.index)
-    keep = (cells.cell.tensor, cells.counts, cells.slots, cells.overflow)
+    taken = torch.zeros_like(cells.counts)
+    keep = (cells.cell.tensor, cells.counts, cells.slots, cells.overflow, taken)
+    words = (*cells.words, taken.data_ptr() + cells.margin * taken.element_size())
     return [
-        Launch(CudaSort(functions[name]), lanes, cells.words, keep)
-        for name, lanes in (("clear", cells.cells), ("fill", cells.particles), ("order", cells.cells))
+        Launch(CudaSort(functions[name]), lanes, words, keep)
+        for name, lanes in (("fill", cells.particles), ("order", cells.cells))
     ]
 
 
