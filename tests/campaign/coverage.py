@@ -1,6 +1,6 @@
 """Do the intervals of identification hold what they promise? Repeats of the examples with other noise, on demand.
 
-    python tests/campaign/coverage.py --repeats 100 --jobs 2 [--only contact] [--out tests/campaign/coverage.json]
+    python tests/campaign/coverage.py --repeats 100 [--first 0] --jobs 2 [--only contact] [--out FILE]
 
 For each estimate: in how many repeats the truth is within 1.96 standard errors of it, and how much greater than the
 reported error the actual one is (the root of the mean square of error over reported error). An honest 95 % interval
@@ -95,6 +95,7 @@ def repeat(part: str, seed: int) -> Deviations:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--repeats", type=int, default=100)
+    options.add_argument("--first", type=int, default=0, help="the seed of the first repeat")
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     options.add_argument("--jobs", type=int, default=1)
     options.add_argument("--minutes", type=float, default=float("inf"), help="begin no further repeat after this long")
@@ -106,7 +107,7 @@ def main() -> int:
         late = time.perf_counter() - began > 60.0 * arguments.minutes
         return None if late else (case[0], pool.submit(repeat, *case).result())
 
-    cases = [(part, seed) for part in arguments.only for seed in range(arguments.repeats)]
+    cases = [(part, seed) for part in arguments.only for seed in range(arguments.first, arguments.first + arguments.repeats)]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.jobs, spawn) as pool, ThreadPoolExecutor(arguments.jobs) as starters:
         done = [each for each in starters.map(run, cases) if each]
