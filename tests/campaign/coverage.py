@@ -107,7 +107,9 @@ def main() -> int:
         late = time.perf_counter() - began > 60.0 * arguments.minutes
         return None if late else (case[0], pool.submit(repeat, *case).result())
 
-    cases = [(part, seed) for part in arguments.only for seed in range(arguments.first, arguments.first + arguments.repeats)]
+    cases = [
+        (part, seed) for part in arguments.only for seed in range(arguments.first, arguments.first + arguments.repeats)
+    ]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(arguments.jobs, spawn) as pool, ThreadPoolExecutor(arguments.jobs) as starters:
         done = [each for each in starters.map(run, cases) if each]
