@@ -24,18 +24,24 @@ by `tests/simulation/mujoco_report.py` from what `tests/simulation/mujoco_tables
   frame, while it stands.
 
 Steps are those of the reference interpreter, so that nothing has to be compiled; the columns say how many files were
-done within 60 to 100 s of processor time each, the others took longer: hands of many meshes, and robots of many degrees
-of freedom. MuJoCo's solvers had converged (also those of collision), and `noslip_iterations` were off. Meshes were
-loaded with `meshes="exact"`. Since capsules touch boxes at MuJoCo's points, mjlab and dm_control were compared again,
-and of gymnasium_robotics the two files that had differed. What differs in steps is where shapes touch:
+done within 60 s of processor time each, the others took longer: hands of many meshes, and robots of many degrees of
+freedom. MuJoCo's solvers had converged (also those of collision), and `noslip_iterations` were off. Meshes were loaded
+with `meshes="exact"`.
 
-- Two meshes: MuJoCo takes the normal of a face and clips faces against each other, here the direction of least depth
-  is the normal.
-- Two capsules that are parallel within half a degree have two points here, and one in MuJoCo unless they are exactly
-  parallel.
+What differs:
 
-Of MuJoCo's menagerie nine scenes were compared, as hulls of at most 128 vertices, before meshes rested on planes at
-MuJoCo's points. Measured again since, with exact hulls, the heights of H1 and G1 agree.
+- In steps, by a few millionths: MuJoCo computes normals of a mesh's faces before it rounds the vertices to float32,
+  which is all that a loaded model has of them. The cause at the YAM is not known.
+- In height: feet on a height field, which MuJoCo cuts into prisms; a cube in the LEAP hand, which has more points on
+  boxes here; the causes at the Aero hand and at the Stretch 3 are not known.
+
+Of robosuite six files were compared again since meshes touch as in MuJoCo (the Panda and five grippers), the others
+before it: all of them again takes longer than half an hour. Of the playground there are the files of the wheel, and its
+scenes with a key frame with the menagerie's meshes beside them; of the menagerie all scenes with a key frame and a
+floating body. Files that were missing (some meshes and textures) are a tetrahedron or a gray picture, for MuJoCo and
+here alike. Heights of
+these were compared alone, and steps of three that had differed: of Barkour v0 and vB they agree, of the Franka Panda
+they differ by 1.6e-06.
 
 | collection | files | quantities agree | steps | agree | heights | agree |
 |---|---|---|---|---|---|---|
@@ -46,7 +52,8 @@ def page() -> str:
     """Return the page."""
     rows, differences = [], []
     for name, counts in json.loads(RESULTS.read_text()).items():
-        numbers = [counts["files"], counts["agree"], *counts["step"], *counts["height"]]
+        agree = "–" if counts["agree"] is None else counts["agree"]
+        numbers = [counts["files"], agree, *counts["step"], *counts["height"]]
         rows.append(f"| {name} | {' | '.join(map(str, numbers))} |\n")
         for path, parts in counts["differs"].items():
             listed = ", ".join(f"{part} {error}" for part, error in parts.items())

@@ -201,11 +201,12 @@ def compare(path, m, options):
     try:
         found = {} if options.heights_alone else quantities(path)
         if m.nv <= options.largest:
+            # First: what has been interpreted once is not compiled later.
+            if options.heights or options.heights_alone:
+                found["height"] = within(options.seconds, standing_difference, path)
             if options.steps:
                 with interpreted():
                     found["step"] = within(options.seconds, step_difference, path)
-            if options.heights or options.heights_alone:
-                found["height"] = within(options.seconds, standing_difference, path)
     except AdjoinError as error:
         return {"failed": str(error)[:200]}
     return {name: error for name, error in found.items() if error is not None}
@@ -272,7 +273,8 @@ def summary(results):
     wrong = {path: differs(found) for path, found in results.items()}
     counts = {"files": len(results)}
     alone = [path for path, found in results.items() if set(found) <= {"height"}]  # other quantities were not compared
-    counts["agree"] = sum(not set(wrong[path]) - set(BARS) for path in results if path not in alone)
+    others = [path for path in results if path not in alone]
+    counts["agree"] = sum(not set(wrong[path]) - set(BARS) for path in others) if others else None
     for name in BARS:
         tried = [path for path, found in results.items() if name in found]
         counts[name] = [len(tried), sum(name not in wrong[path] for path in tried)]
