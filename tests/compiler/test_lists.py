@@ -68,6 +68,68 @@ def test_a_list_of_what_is_active_is_visited(batch):
     torch.testing.assert_close(found[..., 3], together)
 
 
+def relaxed(stop_early):
+    """Sweeps over records of three numbers, one for each x_i < 0, as impulses of contacts are; others take no part."""
+
+    def function(x, w):
+        values, own, place = at.scratch(list(x)), at.scratch(list(w)), at.indices(16)
+
+        def find(i, carry):
+            def claim(carry):
+                count, place = carry
+                place[count] = i
+                return count + 1, place
+
+            return at.when(at.any_environment(values[i] < 0.0), claim, carry, detached=True)
+
+        count, place = at.loop(16, find, (at.integer(0), place), detached=True)
+        used = (count, 3) if stop_early else None
+        array, others = (at.scratch(48, checked=False, cleared=cleared, used=used) for cleared in (False, True))
+
+        def begin(slot, array):
+            for k in range(3):
+                array[3 * slot + k] = own[place[slot]] * (1.0 + k)
+            return array
+
+        def sweep(_, array):
+            def visit(slot, array):
+                for k in range(3):
+                    before = array[3 * slot + k]
+                    array[3 * slot + k] = at.sin(before) * values[place[slot]] + 0.1 * others[3 * slot + k]
+                return array
+
+            return at.loop(count, visit, array, at_most=16)
+
+        def total(slot, sums):
+            active = values[place[slot]] < 0.0
+            return [s + at.select(active, array[3 * slot + k], 0.0) for k, s in enumerate(sums)]
+
+        array = at.loop(count, begin, array, at_most=16)
+        array = at.loop(4, sweep, array)
+        return at.loop(count, total, [x[0], 0.0 * x[0], w[0]], at_most=16)
+
+    return Function(function, {"x": 16, "w": 16})
+
+
+@pytest.mark.parametrize("share", ["none", "some", "all"])
+def test_an_array_that_is_used_in_part_gives_what_it_gives_as_a_whole(share):
+    x, w = inputs((16,), (16,), batch=5, seed=3)
+    x = {"none": x.abs(), "some": torch.where(torch.arange(16) < 5, x, x.abs()), "all": -x.abs()}[share]
+    check_kernel(relaxed(True).kernel, [x, w])
+    found = []
+    for stop_early in (True, False):
+        leaves = [t.clone().requires_grad_() for t in (x, w)]
+        outputs = relaxed(stop_early)(*leaves)
+        found.append([*outputs, *torch.autograd.grad(sum(y.sin().sum() for y in outputs), leaves)])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_how_far_an_array_is_used_is_the_same_in_all_environments():
+    for count in (lambda x: at.to_index(x[0]), lambda x: x[0]):
+        with pytest.raises(TraceError, match="records of a scratch array are used is an integer, the same in all"):
+            Function(lambda x, count=count: at.scratch(6, used=(count(x), 3))[0], {"x": 1})(torch.ones(2, 1))
+
+
 def rooted(a, y):
     """x with x² = a, by Newton's method until it has converged, as the solution of that equation; times y."""
 

@@ -5,7 +5,7 @@ from fuzz import BYTES, FILES, MJCF, URDF, Fuzzer
 
 import adjoin
 
-COUNT, PARTS = 4_000, 2  # the campaign runs 150,000
+COUNT, PARTS = 8_000, 2
 
 
 @pytest.mark.parametrize("part", range(PARTS))

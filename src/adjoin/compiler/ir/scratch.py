@@ -252,6 +252,8 @@ def scratch(
     size = values if isinstance(values, int) else len(values)
     if not 0 < size <= LARGEST:
         raise TraceError(f"a scratch array has 1 to {LARGEST} elements, got {size}")
+    if used is not None and not (used[0].kind == INT and used[0].uniform):
+        raise TraceError("how many records of a scratch array are used is an integer, the same in all environments")
     result = Scratch(zeros(graph, size, cleared=cleared and isinstance(values, int), used=used), checked=checked)
     if not isinstance(values, int):
         for i, value in enumerate(values):
