@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, Protocol
 from adjoin.collision.broad_phase import CHEAP, Shapes, boxes_near, spheres_near, transform
 from adjoin.collision.narrow_phase import NARROW_PHASE, NarrowPhase
 from adjoin.collision.pairs import Pair
-from adjoin.collision.point import Point
+from adjoin.collision.point import Candidate, Point
+from adjoin.collision.prisms import POINTS
 from adjoin.collision.records import Records, indices_table
 from adjoin.collision.shape import Shape
 from adjoin.collision.terrain import Terrain
@@ -40,10 +41,14 @@ from adjoin.trace import (
     scratch,
     to_index,
     when,
+    while_loop,
 )
 
 LANES = 16
 """The most environments that share slots: the lanes of a vector."""
+
+MOST_PARTS = 2**31 - 1
+"""How many parts of a shape are visited at most: all of them."""
 
 TOGETHER = 4
 """Pairs whose bounding spheres are looked at together."""
@@ -67,7 +72,7 @@ class Group(NamedTuple):
     @property
     def points(self) -> int:
         """How many points a pair can have."""
-        return _points(self.kinds)
+        return _points(self.kinds) if self.phase.parts is None else POINTS
 
 
 @dataclass(frozen=True)
@@ -265,22 +270,41 @@ def find_contacts(
                 # Read and compute inside of the branch, not before it.
                 margin = reach.exact(inside(index), inside(a), inside(b))
                 one, other = (shapes.shape(kind, inside(i)) for kind, i in zip(group.kinds, (a, b), strict=True))
-                for k, candidate in enumerate(group.phase.search(one, other)):
-                    touches = near & (candidate.distance < margin)
 
-                    def claim(carry: Any, touches: Any = touches, candidate: Any = candidate, which: int = k) -> Any:
-                        count, needed, pair, number, active, feature = carry
-                        mark = select(touches, 1.0, 0.0)
-                        pair[count] = index
-                        number[count] = which
-                        active[count] = mark
-                        for k, x in enumerate(candidate.feature):
-                            feature[count * width + k] = x
-                        return count + 1, needed + mark, pair, number, active, feature
+                def claim_all(found: Sequence[Candidate], carry: Any, near: Any) -> Any:
+                    for k, candidate in enumerate(found):
+                        touches = near & (candidate.distance < margin)
 
-                    room = carry[0] < slots
-                    carry = when(any_environment(touches) & room, claim, carry, detached=True)
-                return carry
+                        def claim(
+                            carry: Any, touches: Any = touches, candidate: Any = candidate, which: int = k
+                        ) -> Any:
+                            count, needed, pair, number, active, feature = carry
+                            mark = select(touches, 1.0, 0.0)
+                            pair[count] = index
+                            number[count] = which
+                            active[count] = mark
+                            for k, x in enumerate(candidate.feature):
+                                feature[count * width + k] = x
+                            return count + 1, needed + mark, pair, number, active, feature
+
+                        room = carry[0] < slots
+                        carry = when(any_environment(touches) & room, claim, carry, detached=True)
+                    return carry
+
+                if group.phase.parts is None:
+                    return claim_all(group.phase.search(one, other), carry, near)
+                parts, before = group.phase.parts(one, other, margin), carry[1]
+
+                def visit_part(_: Any, carry: Any) -> Any:
+                    number, carry = carry
+                    left = near & (number < parts.count) & (carry[1] - before < POINTS)
+                    found = group.phase.search(one, other, parts, number)
+                    return number + 1.0, claim_all(found, carry, left)
+
+                def goes_on(carry: Any) -> Any:
+                    return any_environment(near & (carry[0] < parts.count))
+
+                return while_loop(goes_on, visit_part, (0.0, carry), MOST_PARTS)[1]
 
             if group.kinds in CHEAP or group.kinds[1] == "terrain":
                 return when(any_environment(near), test, carry, detached=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from adjoin.collision import clipped, convex
 from adjoin.collision.box import capsule_box, capsule_box_at, sphere_box
@@ -34,6 +34,7 @@ from adjoin.collision.plane import (
     sphere_plane,
 )
 from adjoin.collision.point import FAR, Candidate, Point, swapped
+from adjoin.collision.prisms import cells_under, prism_point_at, search_prism
 from adjoin.collision.shape import Shape
 from adjoin.collision.sphere import sphere_capsule, sphere_cylinder, sphere_sphere
 from adjoin.collision.terrain import KINDS, search_terrain, terrain_point_at
@@ -51,6 +52,15 @@ PASSED = 1e-3
 Detect = Callable[[Shape, Shape], list[Point]]
 
 
+class Parts(Protocol):
+    """Parts of a shape."""
+
+    @property
+    def count(self) -> Scalar:
+        """Return how many there are, in each environment."""
+        ...
+
+
 class NarrowPhase(NamedTuple):
     """How two kinds of shapes are tested, in two phases, because only the second is differentiated.
 
@@ -60,11 +70,14 @@ class NarrowPhase(NamedTuple):
             runs in a body whose results are detached.
         evaluate: one of the points, by its feature.
         features: how many numbers a feature has.
+        parts: what the second shape is made of near the first, if the search is for the point of one part: it then
+            takes both shapes, this, and the number of the part.
     """
 
-    search: Callable[[Shape, Any], list[Candidate]]
+    search: Callable[..., list[Candidate]]
     evaluate: Callable[[Shape, Any, Sequence[Scalar]], Point]
     features: int
+    parts: Callable[[Shape, Any, Scalar], Parts] | None = None
 
 
 def _single(detect: Detect) -> NarrowPhase:
@@ -176,6 +189,11 @@ MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
     ("hull", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES),
 }
 """How they are tested for MuJoCo's model of contact: by as many points, which are MuJoCo's."""
+
+PRISM_PHASE = {
+    (kind, "terrain"): NarrowPhase(search_prism, prism_point_at, convex.FEATURES, cells_under) for kind in KINDS
+}
+"""How they are tested on terrain that is made of prisms."""
 
 
 CLASHES = ("plane", "terrain")

@@ -1,5 +1,6 @@
 """Terrain: heights on a grid, straight along the sides of each cell (bilinear), and what stands on it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -40,6 +41,8 @@ class Terrain:
         rows: nodes along y, at least 2.
         columns: nodes along x, at least 2.
         look_up: (row, column) -> the height of a node, m. Indices are numbers, or traced integers.
+        base: how far below its origin the ground ends; 0 if it does not. If it does, its cells are prisms for MuJoCo's
+            contact, see `prisms`, with nothing beyond the border.
     """
 
     origin: Vector3
@@ -47,6 +50,7 @@ class Terrain:
     rows: int
     columns: int
     look_up: LookUp
+    base: float = 0.0
 
     def __post_init__(self):
         if self.rows < 2 or self.columns < 2:
@@ -66,6 +70,9 @@ class Heightfield:
         heights: (rows, columns), m; rows lie along y, columns along x.
         spacing: between columns and between rows, m.
         origin: x, y of the first node, and what is added to all heights; by default the terrain is centered.
+        base: how far the ground reaches down below the heights' zero, m; 0 if it has no end. If it has, `Newton` has
+            MuJoCo's points of contact: the nearest one with each of the prisms, two under each cell, and none beyond
+            the border.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class Heightfield:
         heights: torch.Tensor | Sequence[Sequence[float]],
         spacing: float | tuple[float, float] = 0.1,
         origin: tuple[float, float, float] | None = None,
+        base: float = 0.0,
     ):
         self.heights = torch.as_tensor(heights, dtype=torch.float64).detach().cpu().clone()
         if self.heights.dim() != 2 or min(self.heights.shape) < 2 or not self.heights.isfinite().all():
@@ -83,18 +91,21 @@ class Heightfield:
         self.spacing = spacing if isinstance(spacing, tuple) else (spacing, spacing)
         if not min(self.spacing) > 0.0:
             raise InputError(f"Heightfield: spacing must be positive, got {spacing!r}")
+        if base != 0.0 and not -self.heights.min() < base < math.inf:
+            raise InputError(f"Heightfield: base must be below all heights, got {base!r}")
+        self.base = base
         rows, columns = self.heights.shape
         self.shape = (rows, columns)
         centered = (-0.5 * self.spacing[0] * (columns - 1), -0.5 * self.spacing[1] * (rows - 1), 0.0)
         self.origin = centered if origin is None else origin
         self._copy = self.heights
-        self._fingerprint = (self.heights, self.spacing, self.origin)
+        self._fingerprint = (self.heights, self.spacing, self.origin, base)
 
     @classmethod
     def of(cls, model: Model) -> "Heightfield | None":
         """Return the terrain of a model, in the frame of the plane that it takes the place of; None if it has none."""
         for grid in model.terrain:
-            return cls(torch.tensor(grid.heights, dtype=torch.float64), grid.spacing, grid.origin)
+            return cls(torch.tensor(grid.heights, dtype=torch.float64), grid.spacing, grid.origin, grid.base)
         return None
 
     def heights_like(self, like: torch.Tensor) -> torch.Tensor:
@@ -105,7 +116,7 @@ class Heightfield:
 
     def at(self, place: Vector3, look_up: LookUp) -> Terrain:
         """The terrain with the ground's frame at a place, over scalars."""
-        return Terrain(vector.add(place, self.origin), self.spacing, *self.shape, look_up)
+        return Terrain(vector.add(place, self.origin), self.spacing, *self.shape, look_up, self.base)
 
 
 class OnTerrain(Robot):

@@ -251,7 +251,8 @@ class _Reader:
         heights = tuple(flat[i : i + width] for i in range(0, count, width))
         x, y = element.numbers("spacing", 2)
         origin = vector3(element.numbers("origin", 3))
-        self.description.terrain.append(HeightGrid(element.name(), heights, (x, y), origin))
+        base = element.number("base", 0.0)
+        self.description.terrain.append(HeightGrid(element.name(), heights, (x, y), origin, base))
 
     def mocap(self, element: Element) -> None:
         self.description.mocap.append(self._link(element, "name").name)

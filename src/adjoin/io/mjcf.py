@@ -294,17 +294,17 @@ class _Reader:
         return sorted(found, key=lambda b: self.m.body_mocapid[b])
 
     def _terrain(self) -> list[HeightGrid]:
-        """Return the height field; MuJoCo's cells are triangles, and end at the border."""
+        """Return the height field."""
         if self.terrain_geom is None:
             return []
         m, field = self.m, int(self.m.geom_dataid[self.terrain_geom])
-        x, y, top, _ = _floats(m.hfield_size[field])
+        x, y, top, base = _floats(m.hfield_size[field])
         rows, columns = int(m.hfield_nrow[field]), int(m.hfield_ncol[field])
         start = int(m.hfield_adr[field])
         heights = np.array(m.raw.hfield_data[start : start + rows * columns], dtype=float).reshape(rows, columns)
         spacing = (2.0 * x / (columns - 1), 2.0 * y / (rows - 1))
         table = tuple(map(tuple, (top * heights).tolist()))
-        return [HeightGrid(self.geom_names[self.terrain_geom], table, spacing, (-x, -y, 0.0))]
+        return [HeightGrid(self.geom_names[self.terrain_geom], table, spacing, (-x, -y, 0.0), base)]
 
     def _hull(self, mesh: int) -> dict[str, Any]:
         """Return the vertices of a mesh's hull, and its faces where it is MuJoCo's own."""

@@ -269,6 +269,7 @@ class _Writer:
         for grid in model.terrain:
             heights = numbers(tuple(x for row in grid.heights for x in row))
             places = {"spacing": numbers(grid.spacing), "origin": numbers(grid.origin)}
+            places |= {"base": number(grid.base)} if grid.base else {}
             lines += _tag("terrain", {"name": grid.name, "rows": str(len(grid.heights)), **places, "heights": heights})
         for name in model.mocap:
             lines += _tag("mocap", {"name": name})

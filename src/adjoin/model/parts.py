@@ -131,20 +131,22 @@ class Geometry:
 class HeightGrid:
     """Heights that take the place of a plane of the model: terrain.
 
-    Between the nodes the ground is straight along the sides of each cell (bilinear); beyond the border it goes on
-    level.
+    Between the nodes the ground is straight along the sides of each cell (bilinear), and beyond the border it goes on
+    level; for MuJoCo's contact a grid with a base has two prisms in each cell, and ends at the border.
 
     Attributes:
         name: of the shape, a plane that is fixed to the world and level.
         heights: above that plane, row by row, m; rows lie along y, columns along x.
         spacing: between columns, along x, and between rows, along y, m.
         origin: x, y of the first node in the frame of the plane, and what is added to all heights, m.
+        base: how far the ground reaches down below the heights' zero, m; 0 if it has no end.
     """
 
     name: str
     heights: tuple[tuple[float, ...], ...]
     spacing: tuple[float, float]
     origin: Vec3
+    base: float = 0.0
 
 
 @dataclass(frozen=True)

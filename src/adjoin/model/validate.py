@@ -204,6 +204,9 @@ def _terrain(model: "Model") -> None:
         if not min(grid.spacing) > 0.0:
             problem = f"the spacing of terrain is {min(grid.spacing):g}"
             raise ModelError(problem, subject=subject, field="terrain", remedy="it must be positive")
+        if grid.base != 0.0 and not -min(map(min, grid.heights)) < grid.base < math.inf:
+            problem = f"the base of terrain is {grid.base:g}"
+            raise ModelError(problem, subject=subject, field="terrain", remedy="it must be below all heights")
 
 
 def _mimics(model: "Model") -> None:

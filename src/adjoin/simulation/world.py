@@ -18,7 +18,7 @@ import torch
 
 from adjoin.collision import pairs as collision_pairs
 from adjoin.collision.contact_list import Candidates
-from adjoin.collision.narrow_phase import MUJOCO_PHASE, NARROW_PHASE, has_closed_form
+from adjoin.collision.narrow_phase import MUJOCO_PHASE, NARROW_PHASE, PRISM_PHASE, has_closed_form
 from adjoin.collision.pairs import Pair
 from adjoin.collision.self_collision import LeftOut, prune
 from adjoin.collision.terrain import KINDS, Heightfield, OnTerrain
@@ -192,6 +192,8 @@ class World:
     def candidates(self) -> Candidates:
         """Return the pairs that can touch, as the list of contacts has them."""
         phases = MUJOCO_PHASE if isinstance(self.contact, Newton) else NARROW_PHASE
+        if phases is MUJOCO_PHASE and self.terrain is not None and self.terrain.base:
+            phases = {**phases, **PRISM_PHASE}
         return Candidates.of(self.model, self.pairs, self.max_contacts, self.terrain_shape, phases)
 
     @property
