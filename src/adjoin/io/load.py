@@ -77,7 +77,7 @@ def load(
             can have).
         repair: flaws to repair: "inertia", "axis" (not of unit length), "limits" (reversed), "right_angles" (rounded).
         unsupported: what to do about parts of an MJCF that Adjoin does not simulate: "error", or "warn" and leave
-            them out. By default "error" if strict.
+            them out. By default flexes, plugins and SDFs are an error, and the others only if strict.
         strict: whether every flaw that is neither accepted nor repaired is an error, and files are read only from the
             robot's own folder and package. `adjoin check` lists all flaws of a file.
         budget: time and memory that a file you do not trust may take. It is then read in a process of its own, which
@@ -122,7 +122,7 @@ def load(
     kind = FORMATS[document.tag]
     if floating_base and kind.floating_base is not None:
         document.fail("this is for URDF", kind.floating_base, subject=Option("floating_base", True))
-    unsupported = unsupported or ("error" if strict else "warn")
+    unsupported = unsupported or ("error" if strict else None)
     options = {"meshes": meshes, "repair": repair, "unsupported": unsupported}
     description = kind.read(document, files, **{name: options[name] for name in kind.options})
     model = assemble(

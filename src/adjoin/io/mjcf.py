@@ -64,7 +64,7 @@ class UnsupportedError(ModelError):
         return [UnsupportedError(f"not supported: {part}", [part], where) for part in self.parts]
 
 
-def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str = "error") -> Description:
+def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str | None = None) -> Description:
     """Read a parsed MJCF document.
 
     Args:
@@ -72,7 +72,8 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
         files: what includes and meshes it may reach.
         meshes: "hull" reads meshes as convex hulls, "exact" with all their vertices, "ignore" leaves them out as shapes
             (they still give inertia).
-        unsupported: "error" to refuse parts that are not simulated, "warn" to leave them out.
+        unsupported: "error" to refuse parts that are not simulated, "warn" to leave them out; by default flexes,
+            plugins and SDFs are refused and the others left out.
     """
     where = Location(root.where.file)
     mujoco, compiled = compile_document(scan(root, files), where, root.findings)
@@ -83,6 +84,8 @@ def read(root: Element, files: Files, *, meshes: str = "hull", unsupported: str 
         error.file = where.file
         raise
     parts = [*mjcf_unsupported.find(mujoco, reader.m, reader.refused), *reader.dropped_sensors]
+    if unsupported is None and any(part.startswith(mjcf_unsupported.ESSENTIAL) for part in parts):
+        unsupported = "error"
     refusal = UnsupportedError(f"not supported: {'; '.join(parts)}", parts, where)
     if parts and unsupported == "error":
         raise refusal

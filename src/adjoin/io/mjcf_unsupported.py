@@ -9,6 +9,9 @@ from adjoin.io.mjcf_compiled import Compiled, member
 
 EQUALITIES = ("CONNECT", "WELD", "JOINT", "TENDON")
 
+FLEXES, PLUGINS, SDFS = ESSENTIAL = ("flexes", "plugins", "SDF shapes")
+"""Parts without which what is left is another robot."""
+
 
 def find(mujoco: Any, m: Compiled, refused: Mapping[int, str]) -> list[str]:
     """Return the unsupported parts, each as a few words with names; empty if there are none.
@@ -35,11 +38,11 @@ def find(mujoco: Any, m: Compiled, refused: Mapping[int, str]) -> list[str]:
     if m.ntendon:
         _tendons(mujoco, m, add)
     if getattr(m, "nflex", 0):
-        out.append(f"flexes ({m.nflex})")
+        out.append(f"{FLEXES} ({m.nflex})")
     if getattr(m, "nplugin", 0):
-        out.append(f"plugins ({m.nplugin})")
+        out.append(f"{PLUGINS} ({m.nplugin})")
     add("height fields that move or are not level, or further ones", "GEOM", terrain(mujoco, m)[1])
-    add("SDF shapes", "GEOM", _of_type(m.geom_type, member(mujoco, "mjtGeom", "mjGEOM_SDF")))
+    add(SDFS, "GEOM", _of_type(m.geom_type, member(mujoco, "mjtGeom", "mjGEOM_SDF")))
     _joints(mujoco, m, add)
     for reason in dict.fromkeys(refused.values()):
         add(f"actuators with {reason}", "ACTUATOR", [i for i, other in refused.items() if other == reason])
