@@ -140,6 +140,16 @@ def test_what_is_wrong_is_named():
         InputError, match=r"particle 1 is at 1\.4 along axis 1, outside the grid.s inside, 0\.1 to 0\.9"
     ):
         world.state(torch.tensor([[0.5, 0.5], [0.5, 1.4]]))
+    with pytest.raises(
+        InputError, match=r"600 m/s crosses more than a cell in a step .* largest stable dt is 8\.33e-05"
+    ):
+        world.state(torch.tensor([[0.5, 0.5]]), torch.tensor([[600.0, 0.0]]))
+    with pytest.raises(InputError, match=r"spacing must be positive, .* got -0\.05 and None"):
+        Particles((20, 20), -0.05, 1e-4, ParticleMaterial())
+    with pytest.raises(InputError, match=r"walls None or not negative, got 0\.05 and -1"):
+        Particles((20, 20), 0.05, 1e-4, ParticleMaterial(), friction=-1.0)
+    with pytest.raises(InputError, match=r"volumes must be positive, got -0\.1"):
+        world.rollout(world.state(torch.tensor([[0.5, 0.5]])), -0.1, steps=1)
     crowd = torch.full((9, 2), 0.51)
     with pytest.raises(InputError, match="a cell of variant 0 holds more than 4 particles"):
         world.rollout(world.state(crowd), 1e-4, steps=1)

@@ -86,6 +86,11 @@ class Particles:
             )
         if self.colliders and self.dim == 2:
             raise InputError("particles: colliders are for three dimensions")
+        if not (0 < self.spacing < math.inf and (self.friction is None or self.friction >= 0)):
+            raise InputError(
+                "particles: spacing must be positive, and friction of the walls None or not negative, got "
+                f"{self.spacing} and {self.friction}"
+            )
         shear, first = self.material.lame
         limit = self.spacing / math.sqrt((2 * shear + first) / self.material.density)
         if not 0 < self.dt <= limit:
@@ -111,6 +116,12 @@ class Particles:
                 )
         eye = torch.eye(self.dim, dtype=x.dtype, device=x.device).expand(*x.shape, self.dim)
         rest = torch.zeros_like(x) if v is None else v
+        fastest = rest.detach().nan_to_num(0.0).abs().max().item()  # a variant that is broken leaves the others alone
+        if fastest * self.dt > self.spacing:
+            raise InputError(
+                f"particles: a velocity of {fastest:.4g} m/s crosses more than a cell in a step of {self.dt:g} s; the "
+                f"largest stable dt is {self.spacing / fastest:.3g}"
+            )
         return ParticleState(x, rest, torch.zeros_like(eye), eye.clone(), memory=self._memory(x))
 
     def _memory(self, x: torch.Tensor) -> torch.Tensor | None:
@@ -184,6 +195,8 @@ class Particles:
         for name in ("gravity", *self.material.plasticity):
             parameters[name] = given.get(name, torch.tensor(defaults[name], dtype=x.dtype, device=x.device))
         size = torch.as_tensor(volume, dtype=x.dtype, device=x.device)
+        if not (smallest := size.detach().min().item()) > 0:
+            raise InputError(f"particles: volumes must be positive, got {smallest:g}")
         parameters["volume"] = size.expand(count) if size.dim() == 0 else size
         parameters["node"] = self._nodes(x)
         controls: dict[str, torch.Tensor] = {}

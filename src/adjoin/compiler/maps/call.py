@@ -125,7 +125,7 @@ class Call:
             if len(full):
                 raise InputError(
                     f"{name}: a cell of variant {int(full[0, 0])} holds more than {cells.capacity} particles; "
-                    "give the runner a larger capacity"
+                    "give a larger capacity"
                 )
 
     def launches(self, tasks: list[Task], lookup: Any) -> list[Launch]:
