@@ -447,6 +447,7 @@ def test_soft_bodies_fall_to_the_ground_and_rest(data, tmp_path):
         assert np.isclose(motion["x"][0, :, 2].min(), 0.01)
     assert len([*(tmp_path / "box").glob("*.vtu")]) == 151
     assert "no such file" in data("soft missing.msh", 1)["error"]
+    assert "must be at least 0" in data("soft box --drop -1", 1)["error"]
 
 
 def test_heat_that_a_beam_brings_stays_in_the_body(data, tmp_path):

@@ -55,7 +55,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def number(value: float) -> str:
     """Return a number in four digits, with commas in large ones."""
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value + 0.0:.4g}"  # 0, not -0
 
 
 def size(count: int) -> str:

@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         mesh = box_mesh((arguments.cells,) * 3, (0.1, 0.1, 0.1))
     else:
         mesh = read_mesh(arguments.mesh, arguments.scale)
-    if not arguments.friction >= 0:
-        raise InputError(f"--friction must be at least 0, got {arguments.friction:g}")
+    if not arguments.friction >= 0 or not arguments.drop >= 0:
+        raise InputError("--friction and --drop must be at least 0")
     drag = 0.5  # 1/s: it comes to rest
     material = SolidMaterial(arguments.kind, arguments.density, arguments.young, arguments.poisson, drag)
     largest = Solid(mesh, material, 1e-12).stable_dt
