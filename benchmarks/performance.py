@@ -25,9 +25,9 @@ HEAD = """\
 # Performance
 
 Made by `python benchmarks/performance.py` from `benchmarks/results`; not to be edited. The site that `make docs` builds
-has every figure that was measured, with pictures; `make bench` measures the machine at hand. CPU figures are of one
-core of an AMD EPYC, GPU figures of an NVIDIA H200. Peers are named with their versions and ran on the same machine,
-unless the table says otherwise. Times are minima over repetitions; on one core it is processor time, ours and theirs.
+has every figure, with pictures; `make bench` measures the machine at hand. CPU figures are of one
+core of an AMD EPYC, GPU figures of an NVIDIA H200. Peers ran on the same machine unless the table says otherwise. Times
+are minima; on one core, processor time, ours and theirs.
 """
 
 

@@ -21,7 +21,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "hopper": {"iterations": 500},
     "half_cheetah": {"iterations": 500},
-    "panda_push": {"iterations": 500, "actor_rate": 1e-3, "critic_rate": 1e-3},
+    "panda_reach": {"iterations": 500},
+    "panda_push": {"iterations": 500},
     "cartpole": {"iterations": 200, "actor_rate": 1e-2, "critic_rate": 1e-2},
 }
 

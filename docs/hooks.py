@@ -1,4 +1,4 @@
-"""Pages that are made when the site is built: measurements, examples, the reference and the changelog."""
+"""Pages that are made when the site is built: measurements, examples, replays, the reference and the changelog."""
 
 import ast
 import re
@@ -59,7 +59,7 @@ CONSTANTS = "\n    options:\n      inherited_members: false\n      members: fals
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made."""
-    made = [*measured(), *examples(), *reference(), ("changelog.md", (ROOT / "CHANGELOG.md").read_text())]
+    made = [*measured(), *examples(), *reference(), *replays(), ("changelog.md", (ROOT / "CHANGELOG.md").read_text())]
     for path, content in made:
         files.append(File.generated(config, path, content=content))
     config.nav = [entry for part in config.nav or [] if (entry := filled(part, [path for path, _ in made]))]
@@ -87,6 +87,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         links = [path for path in files.src_uris if path.startswith("measured/") and path.endswith(".md")]
         names = ", ".join(f"[{Path(path).stem.replace('_', ' ')}]({path})" for path in links)
         markdown = markdown.replace("\n## ", f"\nEverything, with pictures: {names}.\n\n## ", 1)
+    if page.file.src_uri == "tasks.md":
+        markdown = re.sub(r"(Replay[^:`]*:\s)`(\w+)`", r"\1[`\2`](replays/\2.html)", markdown)
     return markdown
 
 
@@ -122,6 +124,16 @@ def examples() -> Iterator[tuple[str, str]]:
         said = (ast.get_docstring(ast.parse(code)) or "").split("\n\n")[0]
         title = path.stem.replace("_", " ")
         yield f"examples/{path.stem}.md", f"{BEHIND}# {title}\n\n{said}\n\n```python\n{code}```\n"
+
+
+def replays() -> Iterator[tuple[str, str]]:
+    """What was learned of each task, as a page that plays it."""
+    sys.path.append(str(ROOT / "docs" / "images"))
+    from tasks import MOTIONS, replay
+
+    with tempfile.TemporaryDirectory() as folder:
+        for file in sorted(MOTIONS.glob("*.npz")):
+            yield f"replays/{file.stem}.html", replay(file.stem, Path(folder)).read_text()
 
 
 def reference() -> Iterator[tuple[str, str]]:

@@ -1,9 +1,10 @@
 """Pictures of the tasks of `adjoin.rl`, and replays of what was learned.
 
     python docs/images/tasks.py                 draws docs/images/task_*.svg
-    python docs/images/tasks.py replay TASK     writes TASK.html, from the motion in docs/motions
+    python docs/images/tasks.py replay NAME     writes NAME.html, from the motion in docs/motions
 
-A motion is an .npz file: `q`, (frames, nq), and `dt`, the seconds from one to the next.
+A motion is an .npz file: `q`, (frames, nq), and `dt`, the seconds from one to the next; where the ground is not flat,
+also its `terrain`, heights in mm.
 """
 
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 import adjoin
+from adjoin.collision.terrain import Heightfield
 from adjoin.rl import Environment, Task, make_task
 
 HERE = Path(__file__).parent
@@ -33,9 +35,13 @@ WIDTH, FRAMES = 640.0, 5
 COLORS = ("#c3ccd6", "#9fb0c2", "#7c94ad", "#587899", "#355c85")  # the last moment is the darkest
 
 
+ROUGH = "go2_terrain"  # the motion of the task go2 with bumps
+
+
 def drawn(name: str) -> Task:
     """The task as it is shown."""
-    return make_task(name, links=3) if name == "pendulum" else make_task(name)
+    options = {"pendulum": {"links": 3}, ROUGH: {"roughness": 0.08}}.get(name, {})
+    return make_task("go2" if name == ROUGH else name, **options)
 
 
 def motion(name: str) -> tuple[torch.Tensor, float] | None:
@@ -113,15 +119,20 @@ def picture(name: str) -> str:
     return "\n".join([head, *floor, *parts, "</svg>\n"])
 
 
-def replay(name: str) -> Path:
-    """Write the motion of a task as a page of its own."""
+def replay(name: str, folder: Path = Path()) -> Path:
+    """Write a motion as a page of its own."""
     from adjoin.viewer import record
 
     kept = motion(name)
     if kept is None:
         have = ", ".join(sorted(file.stem for file in MOTIONS.glob("*.npz")))
         raise SystemExit(f"no motion of {name!r} is kept; there are: {have}")
-    return Path(str(record(drawn(name).simulator.model, kept[0], kept[1], f"{name}.html", title=name)))
+    simulator, page = drawn(name).simulator, folder / f"{name}.html"
+    terrain, data = simulator.world.terrain, np.load(MOTIONS / f"{name}.npz")
+    if terrain is not None:
+        terrain = Heightfield(1e-3 * torch.tensor(data["terrain"]), terrain.spacing, terrain.origin)
+    record(simulator.model, kept[0], kept[1], page, title=name, terrain=terrain)
+    return page
 
 
 if __name__ == "__main__":

@@ -148,3 +148,25 @@ def test_the_gradient_of_a_push_is_that_of_finite_differences():
     with torch.no_grad():
         change = (roll(action + 1e-6 * way)[1] - roll(action - 1e-6 * way)[1]) / 2e-6
     assert torch.allclose((gradient * way).sum(-1), change, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["panda_reach", "panda_push"])
+def test_an_arm_whose_actions_are_velocities_carries_its_weight(name):
+    environment = Environment(make_task(name), dtype=torch.float64)
+    start = state = environment.reset(2, torch.Generator().manual_seed(0))
+    for _ in range(10):
+        state, *_ = environment.step(state, torch.zeros(2, 8, dtype=torch.float64))
+    assert (state.q - start.q)[:, :7].abs().max() < 1e-4  # soft ground reaches the peg a little
+
+
+def test_no_torque_of_the_reaching_arm_is_at_its_limit():
+    """There it would have no gradient, and nothing could be learned by one; each joint follows its own action."""
+    environment = Environment(make_task("panda_reach"), dtype=torch.float64)
+    state = environment.reset(16, torch.Generator().manual_seed(0))
+    action = 2.0 * torch.rand(16, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64) - 1.0
+    action.requires_grad_()
+    for _ in range(12):
+        state, *_ = environment.step(state, action)
+    for joint in range(7):
+        (slope,) = torch.autograd.grad(state.v[:, joint].sum(), action, retain_graph=True)
+        assert (slope[:, joint] > 0.6).all()

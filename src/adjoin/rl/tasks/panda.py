@@ -10,6 +10,7 @@ from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.rows import GROUND
 from adjoin.dynamics.kinematics import forward_kinematics
 from adjoin.model.compose import forest
+from adjoin.model.model import Model
 from adjoin.model.parts import Geometry
 from adjoin.rl.environment import EnvironmentState
 from adjoin.rl.random import Random
@@ -23,19 +24,35 @@ from adjoin.spatial.vector import add, apply
 HAND = "panda_hand"
 
 
+def velocity_panda() -> Model:
+    """Return a Panda whose controls are joint velocities, and whose weight is carried, as its own controller does.
+
+    The gains are such that an error of 2 rad/s needs no more torque than a joint has: a torque at its limit would have
+    no gradient.
+    """
+    panda = load("panda").with_servos(kp=0.0, kd=[40.0] * 4 + [5.0] * 3 + [40.0])
+    for servo in panda.actuators:
+        panda = panda.with_actuator(replace(servo, gain=-servo.bias[2]))
+    carried = [replace(body, compensated_mass=body.mass, compensated_com=body.com) for body in panda.bodies]
+    return replace(panda, bodies=tuple(carried))
+
+
 @register_task
 class PandaReach(Task):
-    """The hand is to reach a point in front of the arm; the reward is minus the distance and small costs."""
+    """The hand is to reach a point in front of the arm; the reward is minus the distance and small costs.
+
+    Actions are joint velocities.
+    """
 
     name = "panda_reach"
     decimation = 4
     episode_steps = 100
-    action_scale = 0.5  # rad, around the home pose
+    action_scale = (1.0,) * 7 + (0.0,)  # rad/s; the fingers stay
+    action_offset = 0.0
 
     def __init__(self):
-        model = load("panda").with_servos(kp=400.0, kd=40.0)
+        model = velocity_panda()
         self._home = model.keyframe("home").q
-        self.action_offset = self._home
         self.simulator = Simulator(model, dt=0.01, pairs=[])
 
     def start(self, n: int, random: Random) -> Start:
@@ -85,10 +102,7 @@ class PandaPush(Task):
         numbers = {"mass": [self.mass], "inertia": [[cube, 0.0, 0.0, cube, 0.0, cube]]}
         numbers["geometry_size"] = [[0.5 * self.edge] * 3]
         box = load("box").with_parameters({name: torch.tensor(x) for name, x in numbers.items()})
-        panda = load("panda").with_servos(kp=0.0, kd=40.0)
-        for servo in panda.actuators:  # the control is a velocity
-            panda = panda.with_actuator(replace(servo, gain=-servo.bias[2]))
-        panda = panda.with_parameters({"compensated_mass": panda.parameters()["mass"]})  # as its own controller does
+        panda = velocity_panda()
         hand = panda.frames[panda.frame_index(HAND)]
         middle = add(hand.position, apply(hand.rotation, (0.0, 0.0, 0.12)))
         peg = Geometry("peg", "capsule", hand.body, HAND, (self.radius, 0.04, 0.0), middle, hand.rotation)
