@@ -11,8 +11,10 @@ from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.reference import interpret_rollout
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
+from adjoin.compiler.runtime.cpu import maps
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.maps import render, sort_text
+from adjoin.compiler.runtime.map_plan import Launch, in_order
 from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.continuum import ParticleMaterial, Particles
 from adjoin.errors import InputError, TraceError
@@ -97,6 +99,10 @@ def loss_and_gradients(runner, inputs, **options):
     states, outputs = runner.rollout(*inputs, **options)
     loss = weighted(*states.values(), *outputs.values())
     return loss, torch.autograd.grad(loss, leaves, allow_unused=True)
+
+
+def tasks_of(adjoint):
+    return [*adjoint.replay, *adjoint.tasks]
 
 
 @pytest.mark.parametrize("atomic", [False, True])
@@ -216,7 +222,7 @@ def test_stages_whose_arrays_exceed_the_stack_have_a_workspace():
     assert torch.allclose(found[0][0], one, rtol=1e-12)
     assert torch.allclose(found[0][1], torch.autograd.grad((one * x).sum(), k)[0], rtol=1e-9)
     target = CudaTarget(90)
-    for task in [*sequence.forward, *sequence.adjoint({"k"}).tasks]:
+    for task in [*sequence.forward, *tasks_of(sequence.adjoint({"k"}))]:
         made = MapTarget(target, task.map, render)
         rendered = made.render(task.map.program, made.lanes(64)[0])
         assert rendered.workspace[""] >= count
@@ -239,12 +245,60 @@ def test_sums_over_crowded_cells_in_rounds_as_gpus_add_them(monkeypatch):
     assert torch.allclose(run(), by_vectors, atol=1e-14)
 
 
+class StepsAtOnce:
+    """The backend of CPUs, which runs launches in the order of GPUs: what is computed again for 4 steps at once."""
+
+    def __getattr__(self, name):
+        return getattr(maps, name)
+
+    def steps_at_once(self, lanes):
+        return 4
+
+    def run(self, launches, first, count, sign, variants):
+        self.longest = max(self.longest, *[launch.steps for launch in launches])
+        for i, offset, steps in in_order(launches, count, sign):
+            maps.run([launches[i]], first + offset, steps, 1, variants)
+
+    longest = 0
+
+
+@pytest.mark.parametrize("checkpoints", [Checkpoints("all"), Checkpoints(5)])
+def test_steps_that_are_computed_again_at_once_do_not_change_a_bit(monkeypatch, checkpoints):
+    generator = torch.Generator().manual_seed(0)
+    world = Particles((12, 12), 0.1, 1e-3, ParticleMaterial("elastic"), gravity=(3.0, -50.0))
+    x = 0.4 + 0.3 * torch.rand(2, 60, 2, generator=generator, dtype=torch.float64)
+    v = 20.0 * torch.randn(2, 60, 2, generator=generator, dtype=torch.float64)  # cells change within a few steps
+
+    def run(keep):
+        start = [x.clone().requires_grad_(), v.clone().requires_grad_()]
+        shear = torch.full((60,), 300.0, dtype=torch.float64, requires_grad=True)
+        options = {"steps": 22, "keep": keep, "checkpoints": checkpoints, "params": {"shear": shear}}
+        last = world.rollout(world.state(*start), 1e-3, **options)
+        return torch.autograd.grad(weighted(last.x, last.F), [*start, shear])
+
+    inputs = random_inputs(batch=(2,))
+    one_by_one = [*run(None), *run(11), *loss_and_gradients(random_runner(0), inputs, keep=1)[1]]
+    at_once = StepsAtOnce()
+    monkeypatch.setattr("adjoin.compiler.maps.call.backend", lambda device: at_once)
+    found = [*run(None), *run(11), *loss_and_gradients(random_runner(0), inputs, keep=1)[1]]
+    assert at_once.longest == 4
+    assert all(a.equal(b) for a, b in zip(one_by_one, found, strict=True))
+
+
+def test_launches_for_several_steps_come_before_the_steps():
+    launches = [Launch(None, 1, (), steps=4), Launch(None, 1, ())]
+    assert list(in_order(launches, 6, -1)) == [
+        (0, -3, 4), (1, 0, 1), (1, -1, 1), (1, -2, 1), (1, -3, 1), (0, -5, 2), (1, -4, 1), (1, -5, 1)
+    ]  # fmt: skip
+    assert list(in_order(launches, 5, 1))[-2:] == [(0, 4, 1), (1, 4, 1)]
+
+
 @pytest.mark.parametrize("atomic", [False, True])
 def test_every_kernel_is_written_for_gpus(atomic):
     sequence = random_runner(2, atomic).sequence
     particles = Particles((10, 10), 0.1, 1e-3, ParticleMaterial("elastic"), atomic=atomic)._runner(5).sequence
-    tasks = [*sequence.forward, *sequence.adjoint({"k", "m", "h", "u"}).tasks]
-    tasks += [*particles.forward, *particles.adjoint({"shear"}).tasks]
+    tasks = [*sequence.forward, *tasks_of(sequence.adjoint({"k", "m", "h", "u"}))]
+    tasks += [*particles.forward, *tasks_of(particles.adjoint({"shear"}))]
     target = CudaTarget(90)
     for task in tasks:
         for bits in (32, 64) if task.map is not None else ():

@@ -200,7 +200,8 @@ def test_gradients_pass_to_where_shapes_are_and_how_they_are_turned():
         )
         assert torch.allclose((up - down) / 2e-7, (gradient * direction).sum(), rtol=1e-5)
     sequence, target = world._runner(12).sequence, CudaTarget(90)
-    for task in [*sequence.forward, *sequence.adjoint({"collider_position"}).tasks]:
+    adjoint = sequence.adjoint({"collider_position"})
+    for task in [*sequence.forward, *adjoint.replay, *adjoint.tasks]:
         if task.map is not None:
             made = MapTarget(target, task.map, render)
             assert ".entry kernel" in target.ptx(made.render(task.map.program, made.lanes(32)[0]).text)

@@ -5,6 +5,7 @@ states again. Each pass is one loop on a CPU and replays of one graph on a GPU.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from adjoin.compiler.maps.checkpoints import Checkpoints
-from adjoin.compiler.maps.sequence import Adjoint, Connection, Field, Place, Task, after
+from adjoin.compiler.maps.sequence import Adjoint, Buffer, Connection, Field, Place, Task, after
 from adjoin.compiler.runtime.map_plan import PADDING, Binding, Cells, Launch, make_launch, padded
 from adjoin.errors import InputError
 
@@ -83,16 +84,16 @@ class Call:
         variant = size if variants > 1 else 0
         return Binding(tensor, size * variants if step else 0, shift, mask, variant, column)
 
-    def bind_temporaries(self) -> None:
-        """Bind memory for what lives within a step."""
+    def bind_temporaries(self, steps: int = 1) -> None:
+        """Bind memory for what lives within a step, of as many steps as run at once: a power of two."""
         for name, one in self.sequence.fields.items():
-            if one.role == "temporary" and name not in self.fixed:
-                self.fixed[name] = self.bound(self.rows(one, 1))
+            if one.role == "temporary":
+                self.fixed[name] = self.bound(self.rows(one, steps), True, mask=steps - 1)
         for connection in self.sequence.connections.values():
             if connection.cell is not None:
-                self.cells[connection.name] = self._make_cells(connection)
+                self.cells[connection.name] = self._make_cells(connection, steps)
 
-    def _make_cells(self, connection: Connection) -> Cells:
+    def _make_cells(self, connection: Connection, steps: int) -> Cells:
         runner, name = self.runner, str(connection.cell)
         offsets = np.asarray(runner.arrays[connection.name]).astype(np.int32)
         particles, cells = runner.sizes[connection.source], runner.sizes[connection.target]
@@ -101,9 +102,9 @@ class Call:
             raise InputError(f"{connection.name}: offsets must be from 0 to {cells - 1}")
 
         def integers(*shape: int) -> torch.Tensor:
-            return torch.zeros((self.variants, *shape), dtype=torch.int32, device=self.device)
+            return torch.zeros((steps, self.variants, *shape), dtype=torch.int32, device=self.device)
 
-        cell = self.bound(integers(1, padded(particles))[None])
+        cell = self.bound(integers(1, padded(particles)), True, mask=steps - 1)
         self.fixed[name] = replace(cell, column=cells - 1 - int(offsets.max()))
         length = 0 if connection.atomic else padded(cells) + 2 * margin  # what needs no order needs no sort
         capacity = runner.capacity
@@ -124,19 +125,19 @@ class Call:
             full = cells.overflow.nonzero()
             if len(full):
                 raise InputError(
-                    f"{name}: a cell of variant {int(full[0, 0])} holds more than {cells.capacity} particles; "
+                    f"{name}: a cell of variant {int(full[0, 1])} holds more than {cells.capacity} particles; "
                     "give a larger capacity"
                 )
 
-    def launches(self, tasks: list[Task], lookup: Any) -> list[Launch]:
-        """Return the launches of tasks; `lookup` gives the binding of a place."""
+    def launches(self, tasks: list[Task], lookup: Any, steps: int = 1) -> list[Launch]:
+        """Return the launches of tasks, for so many steps at once; `lookup` gives the binding of a place."""
         launches: list[Launch] = []
         for task in tasks:
             if task.sort is not None:
                 launches += self.backend.sort_launches(self.cells[task.sort])
             else:
                 launches.append(self.launch(task, lookup))
-        return launches
+        return [replace(launch, steps=steps) for launch in launches]
 
     def launch(self, task: Task, lookup: Any) -> Launch:
         """Return the launch of a map."""
@@ -256,6 +257,9 @@ class Call:
             lead = int(one.role == "output" or self.keep is not None)
             if cotangent is not None:
                 seeds[one.name] = runner.inside(one, cotangent, lead)
+        at_once = self._steps_at_once(adjoint)
+        if at_once > 1:
+            self.bind_temporaries(at_once)
         places = dict(self.fixed)
         every = self.keep == 1
         external: dict[str, torch.Tensor] = {}
@@ -270,14 +274,15 @@ class Call:
             zero = self.zeros(1, 1, columns) if one.over is None else self.rows(one, 1)
             given = one.name in seeds
             places[f"seed.{one.name}"] = self.bound(seeds[one.name] if given else zero, given)
-        memory = {name: self._adjoint_memory(adjoint, name) for name in adjoint.buffers}
+        kept = {"carry": 2, "step": self.steps, "replay": at_once}
+        memory = {name: self._adjoint_memory(buffer, kept) for name, buffer in adjoint.buffers.items()}
+        masks = {"carry": 1, "step": -1, "replay": at_once - 1}
 
         def lookup(place: Place) -> Binding:
             if place.buffer in places:
                 return places[place.buffer]
             keep = adjoint.buffers[place.buffer].keep
-            shift = 1 if place.carried else 0
-            return self.bound(memory[place.buffer], keep in ("step", "carry"), shift, 1 if keep == "carry" else -1)
+            return self.bound(memory[place.buffer], keep in masks, int(place.carried), masks.get(keep, -1))
 
         steps, interval = self.steps, self.interval
         for start in reversed(range(0, steps, interval)):
@@ -287,14 +292,14 @@ class Call:
             for name, history in histories.items():
                 places[name] = self.bound(history, True, -origin)
                 places[after(name)] = self.bound(history, True, 1 - origin)
-            launches = self.launches(adjoint.tasks, lookup)
+            launches = self.launches(adjoint.replay, lookup, at_once) + self.launches(adjoint.tasks, lookup)
             step = end
             while step > start:
-                kept = self._seed_index(step)
-                if external and kept is not None and any(name in seeds for name in external):
+                index = self._seed_index(step)
+                if external and index is not None and any(name in seeds for name in external):
                     for name, buffer in external.items():
                         if name in seeds:
-                            buffer.copy_(seeds[name][kept][None])
+                            buffer.copy_(seeds[name][index][None])
                     self.run(launches, step - 1, 1, -1)
                     for buffer in external.values():
                         buffer.zero_()
@@ -317,6 +322,15 @@ class Call:
             for one, want in zip(named, wanted, strict=True)
         ]
 
+    def _steps_at_once(self, adjoint: Adjoint) -> int:
+        """Return how many steps are computed again at once."""
+        maps = [self.runner.compiled(task.map, self.dtype, self.device) for task in adjoint.replay if task.map]
+        if not maps or any(map_.workspace for map_ in maps):  # workspaces are large
+            return 1
+        if any(access.cells for reads in adjoint.gradients.values() for access, _ in reads):
+            return 1  # gradients are read through the cells of the first step
+        return self.backend.steps_at_once(max(self.runner.sizes[task.over] for task in adjoint.replay) * self.variants)
+
     def _seed_index(self, step: int) -> int | None:
         """Return which of the returned states is the one before a step's adjoint, if one is."""
         if self.keep is None:
@@ -332,9 +346,8 @@ class Call:
         self.run(launches, start, end - start, 1)
         return histories
 
-    def _adjoint_memory(self, adjoint: Adjoint, name: str) -> torch.Tensor:
-        buffer = adjoint.buffers[name]
-        steps = {"carry": 2, "step": self.steps}.get(buffer.keep, 1)
+    def _adjoint_memory(self, buffer: Buffer, kept: Mapping[str, int]) -> torch.Tensor:
+        steps = kept.get(buffer.keep, 1)
         if buffer.over is None:
             slots, width = self.backend.sums(self.runner.sizes[buffer.lanes], BITS[self.dtype])
             return self.zeros(steps, self.variants, slots * buffer.columns * width)

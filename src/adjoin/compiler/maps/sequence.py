@@ -141,7 +141,8 @@ class Buffer:
     Attributes:
         over: the set of its rows; None for sums over lanes.
         columns: numbers a row.
-        keep: "carry" alternates between steps, "add" gathers over all steps, "step" has every step, "" one step.
+        keep: "carry" alternates between steps, "add" gathers over all steps, "step" has every step, "replay" the steps
+            that are computed again at once, "" one step.
         lanes: of a sum over lanes, the set that it was over.
     """
 
@@ -156,11 +157,13 @@ class Adjoint:
     """The reverse of one step, and how gradients are read off at the end.
 
     Attributes:
-        tasks: in order, beginning with what is computed again.
+        replay: what is computed again before, in order; it needs the states alone, so several steps can be at once.
+        tasks: in order.
         buffers: what they write.
         gradients: of each wanted field the reads whose sum is its gradient.
     """
 
+    replay: list[Task] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     gradients: dict[str, list[tuple[Access, Place]]] = field(default_factory=dict)
@@ -330,7 +333,7 @@ class StepSequence:
             carried = [(access, replace(place, carried=True)) for access, place in result.gradients.get(state, [])]
             result.gradients[state] = [(Access(Kind.LANE), Place(f"seed.{state}")), *carried]
         read = set[str]().union(*[self._temporaries_read(task) for task in result.tasks])
-        result.tasks = [*self._again(read), *result.tasks]
+        result.replay = self._again(read)
         return result
 
     def _reverse(
@@ -383,7 +386,7 @@ class StepSequence:
             if accesses[i][0].kind == Kind.SUM:
                 name = _sum_name(stage, argument)
                 accesses[i], places[i] = (Access(Kind.LANE),), Place(name)
-                result.buffers[name] = Buffer(stage.over, program.inputs[i].size)
+                result.buffers[name] = Buffer(stage.over, program.inputs[i].size, "replay")
         for name, has_seed in zip(outputs, seeded, strict=True):
             if has_seed:
                 accesses.append(tuple(access for access, _ in cotangents[name]))

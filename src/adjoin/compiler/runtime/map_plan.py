@@ -1,5 +1,6 @@
 """What runs: kernels with the addresses of their tensors."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +52,14 @@ class Launch:
         lanes: members of its set.
         words: of all its bindings, the number of lanes, and 0 where the address of the workspace goes.
         keep: the tensors, which have to live as long.
+        steps: how many steps it runs for at once.
     """
 
     map: Any
     lanes: int
     words: tuple[int, ...]
     keep: tuple[torch.Tensor, ...] = ()
+    steps: int = 1
 
 
 def make_launch(compiled: Any, map_: Map, lanes: int, bindings: list[Binding]) -> Launch:
@@ -66,16 +69,29 @@ def make_launch(compiled: Any, map_: Map, lanes: int, bindings: list[Binding]) -
     return Launch(compiled, lanes, (*words, lanes, 0), tuple(binding.tensor for binding in bindings))
 
 
+def in_order(launches: Sequence[Launch], count: int, sign: int) -> Iterator[tuple[int, int, int]]:
+    """Yield what runs one after the other for some steps: which launch, its lowest step from the first, and how many.
+
+    A launch that runs for several steps at once comes before the others of the first of them.
+    """
+    for step in range(count):
+        for i, launch in enumerate(launches):
+            if step % launch.steps == 0:
+                steps = min(launch.steps, count - step)
+                yield i, step if sign > 0 else 1 - step - steps, steps
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """Which particles are in which cell of a grid, sorted at every step.
 
     Attributes:
-        cell: of each particle the first node of its cell, (variants, padded particles), int32.
+        cell: of each particle the first node of its cell, (steps, variants, 1, padded particles), int32; as many steps
+            as are sorted at once, which take turns.
         offsets: of the other nodes from that, int32.
-        counts: particles of each cell, (variants, cells and room on both sides), int32.
-        slots: their numbers, (variants, the same times capacity), int32.
-        overflow: whether a cell of a variant had more particles than slots, (variants,), int32.
+        counts: particles of each cell, (steps, variants, cells and room on both sides), int32.
+        slots: their numbers, (steps, variants, the same times capacity), int32.
+        overflow: whether a cell of a variant had more particles than slots, (steps, variants), int32.
         capacity: slots of a cell.
         particles: how many there are.
         cells: how many there are.
@@ -93,24 +109,31 @@ class Cells:
     @property
     def margin(self) -> int:
         """Return the room before the first cell, which sums over offsets may look at."""
-        return (self.counts.shape[1] - self.cells) // 2
+        return (self.counts.shape[2] - self.cells) // 2
 
     def bindings(self) -> dict[str, Binding]:
         """Return where each table lies, by the part of the connection that it is."""
-        margin, capacity = self.margin, self.capacity
         return {
             "cell": self.cell,
             "offsets": Binding(self.offsets),
-            "counts": Binding(self.counts, variant=self.counts.shape[1], offset=margin),
-            "slots": Binding(self.slots, variant=self.slots.shape[1], column=capacity, offset=margin * capacity),
+            "counts": self._table(self.counts, 1),
+            "slots": self._table(self.slots, self.capacity),
         }
+
+    def _table(self, table: torch.Tensor, column: int) -> Binding:
+        steps, variants, size = table.shape
+        return Binding(table, variants * size, 0, steps - 1, size, column, self.margin * column)
 
     @property
     def words(self) -> tuple[int, ...]:
         """Return the words of a sort."""
         tables = self.bindings()
-        words = [word for part in ("cell", "counts", "slots") for word in (tables[part].words[0], tables[part].variant)]
-        return (*words, self.capacity, self.particles, self.cells, self.overflow.data_ptr())
+        sizes = {"cell": self.cell.tensor.shape[3], "counts": self.counts.shape[2], "slots": self.slots.shape[2]}
+        words = [word for part, size in sizes.items() for word in (tables[part].words[0], size)]
+        steps, variants = self.overflow.shape
+        return (
+            *words, self.capacity, self.particles, self.cells, self.overflow.data_ptr(), steps - 1, variants,
+        )  # fmt: skip
 
 
 def padded(count: int) -> int:

@@ -132,17 +132,20 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 define void @sort(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end, i64 %thread) {
 entry:
 LOADS
-  %cell.v = mul i64 %w1, %variant
+  %turn = and i64 %step, %w10
+  %turn.first = mul i64 %turn, %w11
+  %table = add i64 %turn.first, %variant
+  %cell.v = mul i64 %w1, %table
   %cell.b = inttoptr i64 %w0 to ptr
   %cell = getelementptr i32, ptr %cell.b, i64 %cell.v
-  %counts.v = mul i64 %w3, %variant
+  %counts.v = mul i64 %w3, %table
   %counts.b = inttoptr i64 %w2 to ptr
   %counts = getelementptr i32, ptr %counts.b, i64 %counts.v
-  %slots.v = mul i64 %w5, %variant
+  %slots.v = mul i64 %w5, %table
   %slots.b = inttoptr i64 %w4 to ptr
   %slots = getelementptr i32, ptr %slots.b, i64 %slots.v
   %overflow.b = inttoptr i64 %w9 to ptr
-  %overflow = getelementptr i32, ptr %overflow.b, i64 %variant
+  %overflow = getelementptr i32, ptr %overflow.b, i64 %table
   %bytes = mul i64 %w8, 4
   call void @llvm.memset.p0.i64(ptr %counts, i8 0, i64 %bytes, i1 false)
   br label %loop
@@ -269,6 +272,11 @@ def sums(lanes: int, bits: int) -> tuple[int, int]:
     return -(-lanes // CHUNK), host().lane(bits).width
 
 
+def steps_at_once(lanes: int) -> int:
+    """Return for how many steps a launch of so many lanes had better run: a CPU is busy with one."""
+    return 1
+
+
 def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants: int) -> None:
     """Run launches one after the other for each of some steps: first, first + sign, ..."""
     if not launches or count <= 0:
@@ -301,7 +309,7 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
 def _driver() -> tuple[Any, int, Any]:
     """Return the loop over steps, the address of the sort, and what keeps them alive."""
     engine = llvm.create_lljit_compiler()
-    loads = [f"  %a{i} = getelementptr i64, ptr %words, i64 {i}\n  %w{i} = load i64, ptr %a{i}" for i in range(10)]
+    loads = [f"  %a{i} = getelementptr i64, ptr %words, i64 {i}\n  %w{i} = load i64, ptr %a{i}" for i in range(12)]
     text = _DRIVER.replace("CHUNK", str(CHUNK)) + _SORT.replace("LOADS", "\n".join(loads))
     builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
     library = builder.export_symbol("drive").export_symbol("sort").link(engine, "maps")

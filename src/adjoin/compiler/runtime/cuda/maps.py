@@ -18,7 +18,7 @@ from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.frame import BLOCK, REGISTERS, LocalStorage
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
 from adjoin.compiler.runtime.cuda.staging import WARP
-from adjoin.compiler.runtime.map_plan import Cells, Launch, padded
+from adjoin.compiler.runtime.map_plan import Cells, Launch, in_order, padded
 from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.errors import InputError
 
@@ -76,7 +76,9 @@ def render(map_: Map, lane: Lane) -> Rendered:
     storage, memory = LocalStorage(w, layout, words), WarpMemory(w, map_, words, _GLOBAL)
     renderer = Renderer(map_.program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK)
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
-    row = w.intrinsic("llvm.nvvm.read.ptx.sreg.ctaid.y", "i32")
+    row, later, rows = (
+        w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}", "i32") for name in ("ctaid.y", "ctaid.z", "nctaid.y")
+    )
     start = w.emit(f"mul i64 {w.emit(f'zext i32 {block} to i64')}, {w.emit(f'zext i32 {size} to i64')}")
     memory.first = w.emit(f"add i64 {start}, {w.emit(f'zext i32 {thread} to i64')}")
     memory.thread = w.emit(f"and i32 {thread}, {WARP - 1}")
@@ -85,11 +87,13 @@ def render(map_: Map, lane: Lane) -> Rendered:
     w.line(f"  br i1 {outside}, label %done, label %inside")
     w.label("inside")
     counter = w.emit(f"inttoptr i64 %counter to {_GLOBAL}")
-    step = w.emit(f"add i64 {w.emit(f'load i64, {_GLOBAL} {counter}')}, %offset")
+    lowest = w.emit(f"add i64 {w.emit(f'load i64, {_GLOBAL} {counter}')}, %offset")
+    step = w.emit(f"add i64 {lowest}, {w.emit(f'zext i32 {later} to i64')}")
     storage.hide_zero()
     variant = w.emit(f"zext i32 {row} to i64")
     members = w.emit(f"and i64 {w.emit(f'add i64 {words[layout.batch]}, {WARP - 1}')}, {-WARP}")
-    own = w.emit(f"add i64 {warp_start}, {w.emit(f'mul i64 {variant}, {members}')}")
+    before = w.emit(f"zext i32 {w.emit(f'add i32 {row}, ' + w.emit(f'mul i32 {later}, {rows}'))} to i64")
+    own = w.emit(f"add i64 {warp_start}, {w.emit(f'mul i64 {before}, {members}')}")
     storage.begin(own, memory.thread)
     memory.begin(step, variant)
     renderer.run()
@@ -182,6 +186,7 @@ done:
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.y()
+declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.z()
 declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
 """
 _SORT_HEAD = """
@@ -193,25 +198,34 @@ _SORT_HEAD = """
   %lane.32 = add i32 %start.32, %tid
   %lane = zext i32 %lane.32 to i64
   %variant = zext i32 %variant.32 to i64
+  %later.32 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.z()
+  %later = zext i32 %later.32 to i64
+  %counter.at = inttoptr i64 %counter to GLOBAL
+  %first = load i64, GLOBAL %counter.at
+  %lowest = add i64 %first, %offset
+  %step = add i64 %lowest, %later
+  %turn = and i64 %step, %w10
+  %turn.first = mul i64 %turn, %w11
+  %table = add i64 %turn.first, %variant
   %cell.b = inttoptr i64 %w0 to GLOBAL
-  %cell.v = mul i64 %w1, %variant
+  %cell.v = mul i64 %w1, %table
   %cell = getelementptr i32, GLOBAL %cell.b, i64 %cell.v
   %counts.b = inttoptr i64 %w2 to GLOBAL
-  %counts.v = mul i64 %w3, %variant
+  %counts.v = mul i64 %w3, %table
   %counts = getelementptr i32, GLOBAL %counts.b, i64 %counts.v
   %slots.b = inttoptr i64 %w4 to GLOBAL
-  %slots.v = mul i64 %w5, %variant
+  %slots.v = mul i64 %w5, %table
   %slots = getelementptr i32, GLOBAL %slots.b, i64 %slots.v
-  %taken.b = inttoptr i64 %w10 to GLOBAL
+  %taken.b = inttoptr i64 %w12 to GLOBAL
   %taken = getelementptr i32, GLOBAL %taken.b, i64 %counts.v
   %overflow.b = inttoptr i64 %w9 to GLOBAL
-  %overflow = getelementptr i32, GLOBAL %overflow.b, i64 %variant
+  %overflow = getelementptr i32, GLOBAL %overflow.b, i64 %table
 """
 
 
 def sort_text() -> str:
     """Return the kernels that sort particles into cells."""
-    arguments = ", ".join([*[f"i64 %w{i}" for i in range(11)], "i64 %counter", "i64 %offset"])
+    arguments = ", ".join([*[f"i64 %w{i}" for i in range(13)], "i64 %counter", "i64 %offset"])
     text = _SORT.replace("HEAD", _SORT_HEAD).replace("ARGUMENTS", arguments).replace("GLOBAL", _GLOBAL)
     return text
 
@@ -284,6 +298,14 @@ def sums(lanes: int, bits: int) -> tuple[int, int]:
     return -(-lanes // WARP), 1
 
 
+def steps_at_once(lanes: int) -> int:
+    """Return for how many steps a launch of so many lanes had better run: a power of two, until the GPU is busy."""
+    steps = 1
+    while 2 * steps <= GRAPH // 4 and 2 * steps * lanes <= SMALL:
+        steps *= 2
+    return steps
+
+
 def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants: int) -> None:
     """Run launches one after the other for each of some steps: first, first + sign, ..."""
     if not launches or count <= 0:
@@ -293,7 +315,7 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
     device = launches[0].keep[0].device
     with torch.cuda.device(device):
         counter = torch.tensor([first], dtype=torch.int64, device=device)
-        space = max(launch.map.workspace * padded(launch.lanes) * variants for launch in launches)
+        space = max(launch.map.workspace * padded(launch.lanes) * variants * launch.steps for launch in launches)
         workspace = torch.empty(space, dtype=torch.uint8, device=device)  # one launch after the other uses it
         calls = [_Enqueued(launch, counter, variants, workspace) for launch in launches]
         length = GRAPH if count > 64 * GRAPH else GRAPH // 4
@@ -303,12 +325,12 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
             stream.wait_stream(torch.cuda.current_stream())
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream):
-                _enqueue(calls, length, sign)
+                _enqueue(launches, calls, length, sign)
                 counter.add_(sign * length)
             for _ in range(replays):
                 graph.replay()
             torch.cuda.current_stream().synchronize()  # the graph and its memory must outlive the replays
-        _enqueue(calls, count - replays * length, sign)
+        _enqueue(launches, calls, count - replays * length, sign)
 
 
 class _Enqueued:
@@ -320,18 +342,17 @@ class _Enqueued:
         self.arguments = (ctypes.c_int64 * len(words))(*words)
         self.size = ctypes.c_size_t(8 * len(words))
         self.extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(self.arguments), 2, ctypes.addressof(self.size), 0)
-        self.threads = 64 if launch.lanes * variants < SMALL else 128
+        self.threads = 64 if launch.lanes * variants * launch.steps <= SMALL else 128
         self.blocks = -(-launch.lanes // self.threads)
         self.variants, self.function, self.index = variants, launch.map.function, counter.device.index
 
-    def enqueue(self, offset: int, stream: int) -> None:
+    def enqueue(self, offset: int, steps: int, stream: int) -> None:
         self.arguments[len(self.arguments) - 1] = offset
-        shape = (self.blocks, self.variants, 1, self.threads, 1, 1, 0)
+        shape = (self.blocks, self.variants, steps, self.threads, 1, 1, 0)
         check(driver().cuLaunchKernel(self.function, *shape, stream, None, self.extra))
 
 
-def _enqueue(calls: Sequence[_Enqueued], count: int, sign: int) -> None:
+def _enqueue(launches: Sequence[Launch], calls: Sequence[_Enqueued], count: int, sign: int) -> None:
     stream = torch._C._cuda_getCurrentRawStream(calls[0].index)
-    for step in range(count):
-        for call in calls:
-            call.enqueue(sign * step, stream)
+    for i, offset, steps in in_order(launches, count, sign):
+        calls[i].enqueue(offset, steps, stream)
