@@ -321,12 +321,14 @@ def run(launches: Sequence[Launch], first: int, count: int, sign: int, variants:
         length = GRAPH if count > 64 * GRAPH else GRAPH // 4
         replays = count // length if count >= 4 * length else 0
         if replays:
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream):
-                _enqueue(launches, calls, length, sign)
-                counter.add_(sign * length)
+            with torch.cuda.stream(torch.cuda.Stream()):  # torch.cuda.graph would give back all unused memory first
+                graph.capture_begin()
+                try:
+                    _enqueue(launches, calls, length, sign)
+                    counter.add_(sign * length)
+                finally:
+                    graph.capture_end()
             for _ in range(replays):
                 graph.replay()
             torch.cuda.current_stream().synchronize()  # the graph and its memory must outlive the replays
