@@ -1,6 +1,7 @@
 """Maps over meshes: random steps against the interpreter, autograd through it, and finite differences."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -302,9 +303,13 @@ def test_every_kernel_is_written_for_gpus(atomic):
     target = CudaTarget(90)
     for task in tasks:
         for bits in (32, 64) if task.map is not None else ():
-            made = MapTarget(target, task.map, render)
-            assert ".entry kernel" in target.ptx(made.render(task.map.program, made.lanes(bits)[0]).text)
-    assert target.ptx(sort_text()).count(".entry") == 2
+            made = MapTarget(target, task.map, partial(render, early=True))
+            ptx = target.ptx(made.render(task.map.program, made.lanes(bits)[0]).text)
+            assert ".entry kernel" in ptx
+            assert 0 < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")  # what was before may still write
+    sort = target.ptx(sort_text(early=True))
+    assert sort.count(".entry") == sort.count("griddepcontrol.wait") == 2
+    assert "griddepcontrol" not in CudaTarget(80).ptx(sort_text())
 
 
 def test_errors_say_what_would_be_right():
