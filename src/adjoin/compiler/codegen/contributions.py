@@ -12,7 +12,7 @@ from adjoin.compiler.codegen.map_access import WORDS, Access
 if TYPE_CHECKING:
     from adjoin.compiler.codegen.map_memory import MapMemory
 
-UNROLLED = 4
+UNROLLED = 2
 """Particles of a cell that a GPU reads in one round, so that the loads of all cells around a node overlap."""
 TOGETHER = 9
 """Cells whose loads a GPU issues together."""
