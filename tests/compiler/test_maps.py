@@ -1,6 +1,8 @@
 """Maps over meshes: random steps against the interpreter, autograd through it, and finite differences."""
 
+import inspect
 import random
+import re
 from functools import partial
 
 import numpy as np
@@ -8,13 +10,16 @@ import pytest
 import torch
 from random_programs import _bounded, _grow
 
+from adjoin.compiler.maps import call, rollout
 from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.reference import interpret_rollout
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.compiler.runtime.cpu import maps
+from adjoin.compiler.runtime.cuda import maps as cuda_maps
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
-from adjoin.compiler.runtime.cuda.maps import render, sort_text
+from adjoin.compiler.runtime.cuda.maps import render
+from adjoin.compiler.runtime.cuda.sort import sort_text
 from adjoin.compiler.runtime.map_plan import Launch, in_order
 from adjoin.compiler.runtime.map_target import MapTarget
 from adjoin.continuum import ParticleMaterial, Particles
@@ -292,6 +297,15 @@ def test_launches_for_several_steps_come_before_the_steps():
         (0, -3, 4), (1, 0, 1), (1, -1, 1), (1, -2, 1), (1, -3, 1), (0, -5, 2), (1, -4, 1), (1, -5, 1)
     ]  # fmt: skip
     assert list(in_order(launches, 5, 1))[-2:] == [(0, 4, 1), (1, 4, 1)]
+
+
+def test_both_backends_have_what_a_rollout_calls():
+    calls = set(re.findall(r"backend(?:\(device\))?\.(\w+)\(", inspect.getsource(call) + inspect.getsource(rollout)))
+    assert {"compile_map", "run", "sort_launches", "steps_at_once", "sums"} <= calls
+    assert [name for backend in (maps, cuda_maps) for name in calls if not hasattr(backend, name)] == []
+    assert cuda_maps.steps_at_once(16_641) == 8
+    assert cuda_maps.steps_at_once(1) == 16
+    assert cuda_maps.steps_at_once(300_000) == maps.steps_at_once(1) == 1
 
 
 @pytest.mark.parametrize("atomic", [False, True])
