@@ -24,10 +24,11 @@ class Compiled:
     def _take_same_frames(self, mujoco: Any, kind: str) -> None:
         """Place shapes or sites that are within rounding of a frame of their body where MuJoCo has them: just there."""
         raw, same = self.raw, getattr(self.raw, f"{kind}_sameframe")
-        principal, turned = (
-            np.isin(same, [member(mujoco, "mjtSameFrame", f"mjSAMEFRAME_{x}") for x in names])
-            for names in (("INERTIA",), ("INERTIA", "INERTIAROT"))
-        )
+        inertia, rotation = (member(mujoco, "mjtSameFrame", f"mjSAMEFRAME_{x}") for x in ("INERTIA", "INERTIAROT"))
+        principal = same == inertia
+        turned = principal | (same == rotation)
+        if not turned.any():
+            return
         bodies = getattr(raw, f"{kind}_bodyid")
         for name, where in (("pos", principal), ("quat", turned)):
             own, frames = getattr(raw, f"{kind}_{name}"), getattr(raw, f"body_i{name}")[bodies]
