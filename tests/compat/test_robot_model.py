@@ -609,8 +609,12 @@ def test_the_old_forward_dynamics_and_the_data_sets():
     other = data_utils.generate_sine_motion_forward_dynamics_data(theirs("iiwa"), 20, 0.25, 0.1)
     for mine, expected in zip([*swing[:], swing.var()], [*other[:], other.var()], strict=True):
         assert torch.allclose(mine, expected, atol=1e-4)
-    kinematics = own_utils.generate_random_forward_kinematics_data(robot, 3, "iiwa_link_ee")
-    assert kinematics["ee_pos"].shape == (3, 3)
+    drawn = []
+    for utils, each in ((own_utils, robot), (data_utils, theirs("iiwa"))):
+        np.random.seed(1)
+        drawn.append(utils.generate_random_forward_kinematics_data(each, 3, "iiwa_link_ee"))
+        drawn[-1]["states"] = utils.generate_random_inverse_dynamics_data(each, 3)[:]
+    torch.testing.assert_close(*drawn, atol=1e-4, rtol=1e-5)
 
 
 def test_links_without_inertia_can_weigh_a_kilogram_as_there():

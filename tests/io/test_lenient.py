@@ -198,6 +198,10 @@ def test_xacro_is_expanded_where_the_package_is_there(tmp_path, monkeypatch):
     assert loaded(tmp_path / "r.urdf.xacro")[0].joints[0].effort_limit == 2.0
     with pytest.raises(ModelError, match="this is a xacro file"):
         adjoin.load(tmp_path / "r.urdf.xacro", strict=True)
+    far = text.replace("</robot>", '<xacro:include filename="$(find nowhere)/x.xacro"/></robot>')
+    (tmp_path / "far.xacro").write_text(far)
+    with pytest.raises(ModelError, match=r"far.xacro: xacro: package 'nowhere' not found; pass packages={[^}]*}$"):
+        adjoin.load(tmp_path / "far.xacro")
 
 
 def test_every_urdf_of_example_robot_data_that_pinocchio_loads_loads_plainly():

@@ -42,7 +42,8 @@ def expand(path: Path, files: Files, root: Element) -> bytes:
         with _LOCK, _packages_found_by(files):
             return xacro.process_file(str(path)).toxml().encode()
     except Exception as error:  # xacro raises errors of its own, of XML, and of whatever an expression does
-        problem = f"xacro: {' '.join(str(error).split()) or type(error).__name__}"
+        cause = getattr(error, "exc", None) or error  # what it wraps, it says twice
+        problem = f"xacro: {' '.join(str(cause).split()) or type(cause).__name__}"
         raise ModelError(problem, where=Location(str(path))) from None
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from adjoin.compat.differentiable_robot_model.robot_model import DifferentiableRobotModel
@@ -47,15 +48,16 @@ def generate_random_forward_kinematics_data(
     robot_model: DifferentiableRobotModel, n_data: int, ee_name: str
 ) -> dict[str, torch.Tensor]:
     """Return random configurations inside the limits, "q", and where they put a link, "ee_pos"."""
-    q = _uniform(robot_model, n_data, "lower", "upper")
+    q = _uniform(robot_model, n_data, _limit(robot_model, "lower"), _limit(robot_model, "upper"))
     return {"q": q, "ee_pos": robot_model.compute_forward_kinematics(q=q, link_name=ee_name)[0]}
 
 
 def generate_random_inverse_dynamics_data(robot_model: DifferentiableRobotModel, n_data: int) -> InverseDynamicsDataset:
     """Return random states inside the limits, with velocities up to a fifth of theirs, and the torques they need."""
     speed = 0.2 * _limit(robot_model, "velocity")
-    q = _uniform(robot_model, n_data, "lower", "upper")
-    qd, qdd = ((2.0 * torch.rand_like(q) - 1.0) * bound for bound in (speed, 2.0 * speed))
+    places = _limit(robot_model, "lower"), _limit(robot_model, "upper")
+    ranges = (places, (-speed, speed), (-2.0 * speed, 2.0 * speed))
+    q, qd, qdd = (_uniform(robot_model, n_data, *bounds) for bounds in ranges)
     tau = robot_model.compute_inverse_dynamics(q=q, qd=qd, qdd_des=qdd, include_gravity=True)
     return InverseDynamicsDataset({"q": q, "qd": qd, "qdd_des": qdd, "tau": tau})
 
@@ -76,16 +78,17 @@ def generate_sine_motion_forward_dynamics_data(
     return ForwardDynamicsDataset(generate_sine_motion_inverse_dynamics_data(robot_model, n_data, dt, freq).data)
 
 
-def _limit(robot: DifferentiableRobotModel, which: str) -> torch.Tensor:
-    values = torch.tensor([joint[which] for joint in robot.get_joint_limits()], device=robot._device)
-    if not bool(values.isfinite().all()):
+def _limit(robot: DifferentiableRobotModel, which: str) -> np.ndarray:
+    values = np.array([joint[which] for joint in robot.get_joint_limits()])
+    if not np.isfinite(values).all():
         raise InputError(f"some joints have no limit {which!r}; random data needs one of every joint")
     return values
 
 
-def _uniform(robot: DifferentiableRobotModel, count: int, low: str, high: str) -> torch.Tensor:
-    lower, upper = _limit(robot, low), _limit(robot, high)
-    return lower + (upper - lower) * torch.rand(count, len(lower), device=robot._device)
+def _uniform(robot: DifferentiableRobotModel, count: int, low: np.ndarray, high: np.ndarray) -> torch.Tensor:
+    """Return numbers of NumPy's global generator, as the original does: programs seed that one."""
+    drawn = np.random.uniform(low, high, (count, len(low)))
+    return torch.tensor(drawn, dtype=torch.float32, device=robot._device)
 
 
 def _sine(robot: DifferentiableRobotModel, count: int, dt: float, freq: float) -> tuple[torch.Tensor, ...]:
