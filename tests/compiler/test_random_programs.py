@@ -36,10 +36,10 @@ def test_random_graphs(seed):
     check_derivatives(program, seed)
 
 
-@pytest.fixture
-def _hardly_any_registers(monkeypatch):
-    """What large kernels do, on small ones: values wait in memory, inside of loops too."""
-    for name, value in (("LARGE_PROGRAM", 0), ("REGISTERS", 8), ("BLOCK", 32)):
+@pytest.fixture(params=[0, 12], ids=["stored", "computed again"])
+def _hardly_any_registers(monkeypatch, request):
+    """What large kernels do, on small ones: values wait in memory or are computed again, inside of loops too."""
+    for name, value in (("LARGE_PROGRAM", 0), ("REGISTERS", 8), ("BLOCK", 32), ("REPEATS", request.param)):
         monkeypatch.setattr(frame, name, value)
     monkeypatch.setenv("ADJOIN_CACHE_DIR", "off")
 

@@ -18,7 +18,7 @@ from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import INDICES
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.ir.schedule import Schedule
+from adjoin.compiler.ir.schedule import Schedule, make_schedule
 
 Due = dict[int, list[tuple[int, int, int]]]
 """Position in the schedule -> the chunks of outputs that are complete there: output, first column, count."""
@@ -54,6 +54,8 @@ class Renderer:
     Attributes:
         registers: how many values stay alive; None leaves it to LLVM.
         block: nodes of a basic block; None for one block of everything.
+        repeats: operations that computing a value again may take instead of keeping it in memory.
+        schedule: of the program.
     """
 
     def __init__(
@@ -64,9 +66,11 @@ class Renderer:
         storage: Storage,
         registers: int | None = None,
         block: int | None = None,
+        repeats: int = 0,
     ):
         self.program, self.w, self.memory, self.storage = program, writer, memory, storage
-        self.registers, self.block = registers, block
+        self.registers, self.block, self.repeats = registers, block, repeats
+        self.schedule = program.schedule
         self.lowering = Lowering(program, writer, memory, storage)
         self.loops = Loops(
             program,
@@ -87,24 +91,47 @@ class Renderer:
 
     def run(self) -> None:
         """The whole program for one block of environments: compute, and write each piece of an output once complete."""
-        program, schedule = self.program, self.program.schedule
-        place = {node: i for i, node in enumerate(schedule.order)}
-        due: Due = {}
-        for i, (spec, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
-            if spec.steps is None:
-                for start, count in self.memory.chunks(spec):
-                    last = max(place[node] for node in nodes[start : start + count])
-                    due.setdefault(last, []).append((i, start, count))
+        program, schedule = self.program, self.schedule
+        live = set(schedule.order)
         values: Values = {}
         for i, (spec, nodes) in enumerate(zip(program.inputs, program.sources, strict=True)):
             if spec.table:
                 values[nodes[0]] = str(i)
                 continue
-            columns = {column for column, node in enumerate(nodes) if node in place}
+            columns = {column for column, node in enumerate(nodes) if node in live}
             if spec.steps is None and columns and self.memory.loads_at_start(i, spec):
                 row = self.memory.load(i, spec, columns, None)
                 values.update({nodes[column]: row[column] for column in columns})
-        self.region(schedule, values, due)
+        self.region(schedule, values, self.due(schedule))
+
+    def due(self, schedule: Schedule) -> Due:
+        """Return when the pieces of outputs are complete."""
+        place = {node: i for i, node in enumerate(schedule.order)}
+        due: Due = {}
+        for i, (spec, nodes) in enumerate(zip(self.program.outputs, self.program.targets, strict=True)):
+            if spec.steps is None:
+                for start, count in self.memory.chunks(spec):
+                    last = max(place[node] for node in nodes[start : start + count])
+                    due.setdefault(last, []).append((i, start, count))
+        return due
+
+    def choose_order(self) -> None:
+        """Compute the outputs in the order, of a few, that keeps fewest values waiting.
+
+        As given, or by columns from the last: coordinates of a tree are numbered from its root, and gradients come
+        from its tips.
+        """
+        targets = self.program.targets
+        columns = range(1, 1 + max(map(len, targets)))
+        last_first = [nodes[-column] for column in columns for nodes in reversed(targets) if column <= len(nodes)]
+        self.schedule = min(self.schedule, make_schedule(last_first), key=self.waiting)
+
+    def waiting(self, schedule: Schedule) -> int:
+        """Return how much of a schedule would be spilled."""
+        if self.registers is None:
+            return 0
+        margin = self.registers // 4
+        return self.find_spills(schedule, fused_sums(schedule), self.due(schedule), self.registers - margin).cost
 
     def region(self, schedule: Schedule, values: Values, due: Due, after: After | None = None) -> None:
         """The nodes of a schedule, straight through; `values` has its parameters, and gets the rest.
@@ -132,11 +159,15 @@ class Renderer:
                 label = self.w.name()[1:]
                 self.w.line(f"  br i1 %never, label %done, label %{label}")  # a plain jump would be merged away
                 self.w.label(label)
-            for spilled in spills.loads.get(position, ()):
+            for spilled in spills.returns.get(position, ()):
                 if spilled in slots:
                     values[spilled] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[spilled])}")
-                else:
+                elif spilled.op == "input":
                     values.update(self.read_row(spilled, {spilled.data[1]}))
+                elif spilled in sums:
+                    values[spilled] = self.fused_sum(sums[spilled], values)
+                else:
+                    values[spilled] = self.lowering.lower(spilled, values, together)
             if node in values or node in skipped or node.op in VALUED_ELSEWHERE:
                 pass
             elif node.op == "accumulate":
@@ -160,7 +191,7 @@ class Renderer:
             if after is not None and node is after[0]:
                 after[1]()
             for spilled in spills.frees.get(position, ()):
-                self.storage.free_slot(slots[spilled])
+                self.storage.free_slot(slots.pop(spilled))
             for spilled in spills.stores.get(position, ()):
                 slots[spilled] = self.storage.take_slot()
                 self.w.line(f"  store {self.w.lane.float} {values[spilled]}, {self.storage.slot(slots[spilled])}")
@@ -183,9 +214,12 @@ class Renderer:
             a = self.w.neg(a)
         return self.w.fma(a, b, self.w.neg(c) if fused.negate_other else c)
 
-    def find_spills(self, schedule: Schedule, sums: dict[Expr, FusedSum], due: Due) -> Spills:
+    def find_spills(
+        self, schedule: Schedule, sums: dict[Expr, FusedSum], due: Due, registers: int | None = None
+    ) -> Spills:
         """Decide which values wait in memory."""
-        if self.registers is None:
+        registers = self.registers if registers is None else registers
+        if registers is None:
             return Spills()
         skipped = {fused.product for fused in sums.values()}
         operands: list[list[Expr]] = []
@@ -211,4 +245,4 @@ class Renderer:
         def can_reload(node: Expr) -> bool:
             return node.op == "input" and self.memory.can_reload(node.data[0])
 
-        return find_spills(schedule.order, operands, self.registers, can_reload, late)
+        return find_spills(schedule.order, operands, registers, can_reload, late, self.repeats)

@@ -1,8 +1,9 @@
-"""Which values of a long computation are spilled to memory, so that no more are alive than there are registers.
+"""Which values of a long computation leave their registers, so that no more are alive than there are registers.
 
 LLVM's and NVIDIA's own allocators come to much the same result, in a time that grows with the square of a block's
 length and more; given short live ranges they are fast. When registers run out, the value whose next use is farthest
-away gives up its own: it is stored, once, and loaded again before that use (Belady's rule).
+away gives up its own (Belady's rule). Before that use it is computed again where few operations suffice, with what is
+at hand then; otherwise it was stored, once, and is loaded. Computing again gives the same bits.
 """
 
 import heapq
@@ -18,16 +19,22 @@ class Spills:
     """What to move at each position of an order of nodes.
 
     Attributes:
-        loads: before the node there, load these.
+        returns: before the node there, bring these back, in this order: from memory those that are stored, from their
+            tensor the inputs; the others are computed again.
         stores: after it, store these.
         frees: after it, nobody needs the memory of these any more.
         late: the node there may read these from memory itself.
     """
 
-    loads: dict[int, list[Expr]] = field(default_factory=dict)
+    returns: dict[int, list[Expr]] = field(default_factory=dict)
     stores: dict[int, list[Expr]] = field(default_factory=dict)
     frees: dict[int, list[Expr]] = field(default_factory=dict)
     late: dict[int, list[Expr]] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> int:
+        """Return how much is moved or computed again."""
+        return sum(len(nodes) for moved in (self.returns, self.stores) for nodes in moved.values())
 
 
 def find_spills(
@@ -36,6 +43,7 @@ def find_spills(
     registers: int,
     can_reload: Callable[[Expr], bool],
     late: Container[int] = (),
+    repeats: int = 0,
 ) -> Spills:
     """Decide what is spilled.
 
@@ -45,55 +53,114 @@ def find_spills(
         registers: how many values may be alive.
         can_reload: whether a value can be had again without being stored.
         late: positions of nodes that read what is spilled only if they need it.
+        repeats: operations and loads that computing a value again may take.
     """
-    spills = Spills()
-    uses: dict[Expr, list[int]] = {}  # the last place first
-    for position in range(len(order) - 1, -1, -1):
-        for operand in operands[position]:
-            uses.setdefault(operand, []).append(position)
-    resident: set[Expr] = set()
-    queue: list[tuple[int, int, Expr]] = []  # farthest next use first; an entry may be out of date
-    upcoming: dict[Expr, int] = {}
-    stored: set[Expr] = set()
-    evicted: set[Expr] = set()
+    return _Allocation(order, operands, registers, can_reload, late, repeats).spills
 
-    def touch(node: Expr, position: int) -> None:
-        positions = uses.get(node, [])
+
+REPEATABLE = frozenset(("add", "sub", "mul", "neg"))
+
+
+class _Allocation:
+    """The registers while walking the order once."""
+
+    def __init__(
+        self,
+        order: Sequence[Expr],
+        operands: Sequence[Sequence[Expr]],
+        registers: int,
+        can_reload: Callable[[Expr], bool],
+        late: Container[int],
+        repeats: int,
+    ):
+        self.spills = Spills()
+        self.can_reload, self.repeats = can_reload, repeats
+        self.reads = dict(zip(order, operands, strict=True))
+        self.uses: dict[Expr, list[int]] = {}  # the last place first
+        for position in range(len(order) - 1, -1, -1):
+            for operand in operands[position]:
+                self.uses.setdefault(operand, []).append(position)
+        self.resident: set[Expr] = set()
+        self.queue: list[tuple[int, int, Expr]] = []  # farthest next use first; an entry may be out of date
+        self.upcoming: dict[Expr, int] = {}
+        self.stored: set[Expr] = set()
+        self.evicted: dict[Expr, int] = {}  # and where
+
+        for position, node in enumerate(order):
+            for operand in operands[position]:
+                if operand in self.evicted and position in late and not can_reload(operand):
+                    self.store(operand)
+                    self.spills.late.setdefault(position, []).append(operand)
+                    self.advance(operand, position)
+                    continue
+                if operand in self.evicted:
+                    self.bring_back(operand, position)
+                if operand.kind == FLOAT and operand.op != "const":
+                    self.touch(operand, position)
+            if node.kind == FLOAT and node.op not in ("const", "param"):
+                self.touch(node, position)
+            while len(self.resident) > registers:
+                farthest, _, victim = heapq.heappop(self.queue)
+                if victim in self.resident and self.upcoming[victim] == -farthest:
+                    self.resident.discard(victim)
+                    self.evicted[victim] = position
+
+    def advance(self, node: Expr, position: int) -> int | None:
+        """Return the next use of a value after a position; without one, its memory is free."""
+        positions = self.uses.get(node, [])
         while positions and positions[-1] <= position:
             positions.pop()
         if positions:
-            resident.add(node)
-            upcoming[node] = positions[-1]
-            heapq.heappush(queue, (-positions[-1], node.index, node))
-            return
-        resident.discard(node)
-        if node in stored:
-            stored.discard(node)
-            spills.frees.setdefault(position, []).append(node)
+            return positions[-1]
+        if node in self.stored:
+            self.stored.discard(node)
+            self.spills.frees.setdefault(position, []).append(node)
+        return None
 
-    for position, node in enumerate(order):
-        for operand in operands[position]:
-            if operand in stored and operand in evicted and position in late:
-                spills.late.setdefault(position, []).append(operand)
-                while uses[operand] and uses[operand][-1] <= position:
-                    uses[operand].pop()
-                if not uses[operand]:
-                    stored.discard(operand)
-                    spills.frees.setdefault(position, []).append(operand)
-                continue
-            if operand in evicted:
-                evicted.discard(operand)
-                spills.loads.setdefault(position, []).append(operand)
-            if operand.kind == FLOAT and operand.op != "const":
-                touch(operand, position)
-        if node.kind == FLOAT and node.op not in ("const", "param"):
-            touch(node, position)
-        while len(resident) > registers:
-            farthest, _, victim = heapq.heappop(queue)
-            if victim in resident and upcoming[victim] == -farthest:
-                resident.discard(victim)
-                evicted.add(victim)
-                if victim not in stored and not can_reload(victim):
-                    stored.add(victim)
-                    spills.stores.setdefault(position, []).append(victim)
-    return spills
+    def touch(self, node: Expr, position: int) -> None:
+        """Keep a value in a register if it is used after a position."""
+        following = self.advance(node, position)
+        if following is None:
+            self.resident.discard(node)
+        else:
+            self.resident.add(node)
+            self.upcoming[node] = following
+            heapq.heappush(self.queue, (-following, node.index, node))
+
+    def store(self, node: Expr) -> None:
+        """Have a value stored where it gave up its register."""
+        if node not in self.stored:
+            self.stored.add(node)
+            self.spills.stores.setdefault(self.evicted[node], []).append(node)
+
+    def bring_back(self, node: Expr, position: int) -> None:
+        """Have a value again before a position."""
+        if not self.can_reload(node) and self.work(node, self.repeats) > self.repeats:
+            self.store(node)
+        self.repeat(node, position)
+
+    def work(self, node: Expr, most: int) -> int:
+        """Return how many operations and loads bring a value back without storing it; more than `most` if too many."""
+        if node in self.resident or node.op == "const" or node.kind != FLOAT:
+            return 0
+        if node in self.stored or self.can_reload(node):
+            return 1
+        if node.op not in REPEATABLE:
+            return most + 1
+        total = 1
+        for operand in self.reads[node]:
+            total += self.work(operand, most - total)
+            if total > most:
+                break
+        return total
+
+    def repeat(self, node: Expr, position: int) -> None:
+        """Load a value, or compute it and what it needs again."""
+        if node in self.resident or node.op == "const" or node.kind != FLOAT:
+            return
+        if node not in self.stored and not self.can_reload(node):
+            for operand in self.reads[node]:
+                self.repeat(operand, position)
+        self.evicted.pop(node, None)
+        self.spills.returns.setdefault(position, []).append(node)
+        self.touch(node, position - 1)

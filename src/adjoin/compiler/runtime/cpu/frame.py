@@ -11,6 +11,7 @@ from adjoin.compiler.runtime.cpu.transpose import TransposingMemory
 # What follows was measured on chains of bodies and their gradients, of 3,000 to 50,000 operations.
 LARGE_PROGRAM = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
 REGISTERS = 128  # values that large programs keep alive
+REPEATS = 0  # operations to compute a value again: the cache gives it back as fast
 BLOCK = 100  # nodes of a basic block of them: LLVM takes time that grows with the square of a block
 
 
@@ -47,7 +48,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     storage = ThreadStorage(w, layout, words)
     large = _largest(program.schedule) > LARGE_PROGRAM
     memory = TransposingMemory(w, layout, load_at_start=not large)
-    limits = (REGISTERS, BLOCK) if large else (None, None)
+    limits = (REGISTERS, BLOCK, REPEATS) if large else ()
     renderer = Renderer(program, w, memory, storage, *limits)
     w.line("  br label %blocks")
     w.label("blocks")

@@ -7,7 +7,9 @@ from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cuda.staging import WARP, StagingMemory
 
-REGISTERS = 256  # 32-bit values that every program keeps alive; faster to compile and to run than unlimited
+REGISTERS = 240  # 32-bit values that every program keeps alive; faster to compile and to run than unlimited
+REPEATS = 16  # operations that take less time than a value's way to memory and back
+METADATA = '!0 = !{}\n!1 = distinct !{!1, !2}\n!2 = !{!"llvm.loop.unroll.disable"}'
 BLOCK = 4000  # nodes of a basic block
 
 
@@ -53,7 +55,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     w = Writer(lane)
     words = [f"%w{i}" for i in range(layout.words)]
     storage, memory = LocalStorage(w, layout, words), StagingMemory(w, layout, words)
-    renderer = Renderer(program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK)
+    renderer = Renderer(program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK, REPEATS)
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
     warp = w.emit(f"lshr i32 {thread}, 5")
@@ -80,6 +82,7 @@ def render(program: Program, lane: Lane) -> Rendered:
         if not spec.shared and spec.steps is None and not spec.table and not live.isdisjoint(nodes)
     ]
     memory.fetch(rows)
+    renderer.choose_order()
     renderer.run()
     w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
     w.line("  br label %done")
@@ -87,4 +90,4 @@ def render(program: Program, lane: Lane) -> Rendered:
     w.line("  ret void")
     head = f"define ptx_kernel void @kernel({', '.join(f'i64 {word}' for word in words)}) #0 {{"
     shared = f"@shared = external addrspace(3) global [0 x {lane.scalar}], align 16\n"
-    return renderer.finish(head, shared, "attributes #0 = { nounwind }\n!0 = !{}", memory.offset)
+    return renderer.finish(head, shared, f"attributes #0 = {{ nounwind }}\n{METADATA}", memory.offset)
