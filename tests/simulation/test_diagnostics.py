@@ -1,6 +1,8 @@
 import functools
+import gc
 import sys
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -266,6 +268,19 @@ def test_an_implicit_gradient_through_an_unsettled_solve_is_warned_of_once(call)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         backward()
+
+
+def test_what_is_watched_is_freed_with_its_last_reference():
+    sim, state = dropped(PGS(iterations=2, adjoint=adjoin.ImplicitAdjoint()))
+    v = state.v.requires_grad_()
+    gc.disable()
+    try:
+        path = sim.rollout(state.replace(v=v), steps=3)
+        watched = weakref.ref(path.q)
+        del path
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,10 @@ class ConvergenceCheck:
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             return
 
-        def look(_: torch.Tensor) -> None:
-            capturing = results[0].is_cuda and torch.cuda.is_current_stream_capturing()
+        on_gpu = results[0].is_cuda
+
+        def look(_: torch.Tensor) -> None:  # holds no result, which would never be freed: it holds this
+            capturing = on_gpu and torch.cuda.is_current_stream_capturing()
             if self.pending and not capturing:
                 self.pending = False
                 with torch.no_grad():
