@@ -17,6 +17,7 @@ import importlib.util
 import multiprocessing
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from argparse import Namespace
@@ -79,12 +80,14 @@ GPU_BARS = {
     "FK": 7.0,
     "FK of one frame": None,
     "Jacobian": 6.0,
-    "RNEA": 6.0,
+    "RNEA": 3.5,
     "CRBA": 8.0,
-    "ABA": 8.0,
-    "RNEA VJP": 20.0,
-    "ABA VJP": 30.0,
+    "ABA": 4.5,
+    "RNEA VJP": 6.0,
+    "ABA VJP": 9.0,
 }
+MILLION_BARS = {"ABA": 140.0, "ABA VJP": 500.0}
+G1_BARS = {"RNEA": None, "ABA": 12.0, "ABA VJP": 30.0}
 
 # BARD 0.4.3 with the Go2 in float32 at batch 4096 on an NVIDIA H200, driver 580, torch 2.11+cu130, measured 2026-11-15:
 # microseconds of a call, the median of 20 by CUDA events; eager, and under torch.compile.
@@ -266,9 +269,15 @@ def gpu(report: Report, arguments: Namespace) -> None:
             torch.cuda.synchronize()
 
         report.add(f"{name}, an eager call, waited for", best_of(waited, 10, 200) * 1e6, "us", 22.0)
+    for name, bar in G1_BARS.items():
+        work = kernel("G1", name)
+        tensors = inputs_of("G1", work.program.inputs, BATCH, torch.float32, "cuda")
+        seconds = gpu_time(lambda w=work, x=tensors: w.run(x, (), (BATCH,)))
+        report.add(f"{name} of the G1, f32, batch {BATCH}, kernel", seconds * 1e6, "us", bar)
     report.save()
     if not arguments.quick:
         roofline(report)
+        energy(report)
 
 
 def copy_bandwidth(size: int) -> float:
@@ -276,6 +285,27 @@ def copy_bandwidth(size: int) -> float:
     source = torch.empty(size, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     return 2 * size / gpu_time(lambda: target.copy_(source), 5)
+
+
+def energy(report: Report) -> None:
+    """Joules of a million gradients of forward dynamics: what the GPU draws while it computes nothing else."""
+    work = kernel("Go2", "ABA VJP")
+    tensors = inputs_of("Go2", work.program.inputs, MILLION, torch.float32, "cuda")
+    seconds = gpu_time(lambda: work.run(tensors, (), (MILLION,)), 5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(round(0.25 / seconds)):
+            work.run(tensors, (), (MILLION,))
+    watts = []
+    for _ in range(8):
+        graph.replay()
+        graph.replay()  # half a second, of which the question takes a part
+        asked = ["nvidia-smi", "--query-gpu=power.draw.instant", "--format=csv,noheader,nounits", "--id=0"]
+        watts.append(float(subprocess.run(asked, capture_output=True, text=True, check=True).stdout))
+        torch.cuda.synchronize()
+    power = statistics.median(watts[2:])
+    note = f"{power:.0f} W; a CPU of 64 cores and 360 W at 0.21 us a gradient and core, on paper: 1.2 J"
+    report.add("ABA VJP, energy of a million", power * seconds * 1e6 / MILLION, "J", note=note)
 
 
 def roofline(report: Report) -> None:
@@ -299,7 +329,7 @@ def roofline(report: Report) -> None:
             f"{count} operations x 2^20 / {peak / 1e12:g} TFLOP/s = {counting * 1e6:.0f} us; "
             f"measured {seconds * 1e6:.0f} us"
         )
-        report.add(f"{name}, f32, batch 2^20, kernel", seconds * 1e6, "us")
+        report.add(f"{name}, f32, batch 2^20, kernel", seconds * 1e6, "us", MILLION_BARS.get(name))
         fraction = max(moving, counting) / seconds
         report.add(f"{name}, fraction of the roofline", fraction, "", at_least=0.4, note=note)
         del tensors

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from adjoin.model.tendon import Tendon, Waypoint
     from adjoin.simulation.arguments import AsTable, PerEnvironment
     from adjoin.simulation.checkpointing import checkpointed_rollout
+    from adjoin.simulation.graphed import graphed
     from adjoin.simulation.integrators import RK4, SemiImplicit
     from adjoin.simulation.measurement import measure
     from adjoin.simulation.runge_kutta import ConstrainedRK4
@@ -127,6 +128,7 @@ __all__ = [
     "frame_velocity",
     "from_inertial_parameters",
     "function",
+    "graphed",
     "gravity_forces",
     "impulse_dynamics",
     "inertial_parameters",
@@ -220,6 +222,7 @@ _MODULES = {
     "adjoin.model.tendon": ("Tendon", "Waypoint"),
     "adjoin.simulation.arguments": ("AsTable", "PerEnvironment"),
     "adjoin.simulation.checkpointing": ("checkpointed_rollout",),
+    "adjoin.simulation.graphed": ("graphed",),
     "adjoin.simulation.integrators": ("RK4", "SemiImplicit"),
     "adjoin.simulation.measurement": ("measure",),
     "adjoin.simulation.runge_kutta": ("ConstrainedRK4",),
