@@ -270,15 +270,20 @@ def test_an_implicit_gradient_through_an_unsettled_solve_is_warned_of_once(call)
         backward()
 
 
-def test_what_is_watched_is_freed_with_its_last_reference():
-    sim, state = dropped(PGS(iterations=2, adjoint=adjoin.ImplicitAdjoint()))
-    v = state.v.requires_grad_()
+@pytest.mark.parametrize("call", ["step", "rollout"])
+@pytest.mark.parametrize(
+    "adjoint", [adjoin.ImplicitAdjoint(), adjoin.UnrolledAdjoint()], ids=["watched", "not watched"]
+)
+def test_nothing_of_a_call_is_kept_when_its_results_are_gone(call, adjoint):
+    sim, state = dropped(PGS(iterations=2, adjoint=adjoint))
     gc.disable()
     try:
-        path = sim.rollout(state.replace(v=v), steps=3)
-        watched = weakref.ref(path.q)
-        del path
-        assert watched() is None
+        start = state.replace(q=state.q.clone(), v=state.v.clone().requires_grad_())
+        result = sim.step(start) if call == "step" else sim.rollout(start, steps=3)
+        kept = [weakref.ref(x) for x in (start.q, start.v, result.q, result.v)]
+        result.v.sum().backward()
+        del start, result
+        assert [x() for x in kept] == [None] * 4
     finally:
         gc.enable()
 

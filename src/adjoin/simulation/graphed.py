@@ -83,8 +83,11 @@ class _Flat(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         returned = self.function(*_pytree.tree_unflatten(_replaced(self.leaves, tensors), self.structure))
-        self.results, self.results_structure = _pytree.tree_flatten(returned)
-        return tuple([result for result in self.results if isinstance(result, torch.Tensor)])
+        results, self.results_structure = _pytree.tree_flatten(returned)
+        self.results = [
+            x.detach() if isinstance(x, torch.Tensor) else x for x in results
+        ]  # holds no graph of gradients
+        return tuple([result for result in results if isinstance(result, torch.Tensor)])
 
     def build(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Return results of the function in the structure that it gave them."""

@@ -142,13 +142,14 @@ class WorldRollout:
     ) -> tuple[Rollout, dict[str, Any]]:
         """The rollout, and for each output the structure of what it returns."""
         structure: dict[str, Any] = {}
+        label, world, controller = self.label, self.world, self.controller  # `self` has tensors, and `step` is kept
 
         def step(carry: Values, elements: Values, constants: Values) -> tuple[Values, Values]:
             values = {**elements, **constants}
-            if self.controller is not None:
-                values["control"] = self._control(carry, values)
-            plant = plant_of(self.world, values)
-            after, taken = self.world.step(plant, carry)
+            if controller is not None:
+                values["control"] = _control(label, world, controller, carry, values)
+            plant = plant_of(world, values)
+            after, taken = world.step(plant, carry)
             for name in nudged:  # before the outputs, which may depend on what follows the step
                 after[name] = np.array(after[name]) + elements[f"nudge_{name}"]
             results: Values = {}
@@ -160,25 +161,26 @@ class WorldRollout:
                 results[str(len(results))] = scalars
                 return _Place(str(len(results) - 1))
 
-            for label, what in wanted.items():
-                bound = functools.partial(bind, f"the output {label!r}", what, taken, plant.tensors)
-                structure[label] = map_structure(place, taken[what] if isinstance(what, str) else bound())
+            for output, what in wanted.items():
+                bound = functools.partial(bind, f"the output {output!r}", what, taken, plant.tensors)
+                structure[output] = map_structure(place, taken[what] if isinstance(what, str) else bound())
             return after, results
 
         streams = {name: x.shape for name, x in inputs.items() if x.streamed}
         constants = {name: x.shape for name, x in inputs.items() if not x.streamed}
-        name = f"{self.label}({self.world.model.name})"
-        key = (self.world, self.controller, dict(wanted), tuple(nudged), added_functions())
-        rollout = Rollout(name, step, self.world.carry, streams, constants, is_fine, key, structure)
+        key = (world, controller, dict(wanted), tuple(nudged), added_functions())
+        name = f"{label}({world.model.name})"
+        rollout = Rollout(name, step, world.carry, streams, constants, is_fine, key, structure)
         return rollout, structure
 
-    def _control(self, carry: Values, values: Values) -> np.ndarray:
-        assert self.controller is not None
-        known = {"q": carry["q"], "v": carry["v"], "status": carry["status"], "control": values["control"]}
-        control = np.array(bind("the controller", self.controller, known, part(values, "tensors")), dtype=object)
-        if control.shape != (nu := self.world.model.nu,):
-            raise InputError(f"{self.label}: the controller returned {control.shape}; a control is ({nu},)")
-        return control
+
+def _control(label: str, world: World, controller: Callable[..., Any], carry: Values, values: Values) -> np.ndarray:
+    """What the controller returns for a state."""
+    known = {"q": carry["q"], "v": carry["v"], "status": carry["status"], "control": values["control"]}
+    control = np.array(bind("the controller", controller, known, part(values, "tensors")), dtype=object)
+    if control.shape != (nu := world.model.nu,):
+        raise InputError(f"{label}: the controller returned {control.shape}; a control is ({nu},)")
+    return control
 
 
 @called_while_tracing
