@@ -1,6 +1,7 @@
 """A function of tensors as one CUDA graph: a loop of steps with a network between them launches once, and back once."""
 
 import gc
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -48,7 +49,8 @@ def graphed(
     held = tuple([sample.detach().clone().requires_grad_(sample.requires_grad) for sample in samples])
     gc.collect()  # a graph that nothing uses any more must not be freed while this one is recorded
     try:
-        with uncollected():
+        with uncollected(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # torch keeps a graph of its warm-up
             recorded = cast("_Flat", torch.cuda.make_graphed_callables(flat, held, allow_unused_input=True))
     except RuntimeError as error:
         raise InputError(
