@@ -15,6 +15,7 @@ import plots  # noqa: E402
 def test_the_page_is_what_the_generator_makes_of_the_results():
     assert performance.PAGE.read_text() == performance.page(), "run python benchmarks/performance.py"
     assert performance.PAGE.stat().st_size < 10_000
+    assert performance.GPU_PAGE.read_text() == performance.gpu_kernels(), "run python benchmarks/performance.py"
 
 
 def test_the_page_of_the_papers_is_what_the_generator_makes_of_the_results():
