@@ -11,12 +11,14 @@ from adjoin.continuum import (
     Collider,
     ConjugateGradients,
     ImplicitSolid,
+    InvertedElement,
     Motion,
     NotConverged,
     Solid,
     SolidMaterial,
     box_mesh,
 )  # fmt: skip
+from adjoin.continuum.implicit import solve
 from adjoin.errors import InputError
 
 
@@ -121,6 +123,42 @@ def test_gradients_through_steps_are_finite_differences(kind):
         h = 1e-5
         slope = (loss(values | {name: value + h * direction}) - loss(values | {name: value - h * direction})) / (2 * h)
         assert torch.isclose((gradient * direction).sum(), slope, rtol=1e-5, atol=1e-9), name
+
+
+@pytest.mark.parametrize(("kind", "dt", "force"), [("neo_hookean", 1e-2, 1e6), ("corotated", 1e-3, 1e5)])
+def test_a_load_that_inverts_elements_is_an_error(kind, dt, force):
+    mesh = box_mesh((1, 1, 2), (0.05, 0.05, 0.1))
+    solid = ImplicitSolid(mesh, SolidMaterial(kind), dt)
+    clamped = torch.as_tensor(mesh.nodes[:, 2] == 0.0)
+    start = solid.state(torch.tensor(mesh.nodes).expand(2, -1, 3))
+    gravity = torch.tensor([[0.0, 0.0, -9.81], [0.0, 0.0, -force]], dtype=torch.float64)
+    with pytest.raises(
+        InvertedElement, match=r"step 0, variant 1: element \d \(nodes .*\) is inverted: .* reaches -.* smaller steps"
+    ):
+        solid.rollout(start, fixed=clamped, params={"gravity": gravity})
+    weak = solid.rollout(start, fixed=clamped, params={"gravity": gravity[0]})
+    assert solid.mesh.determinants(weak.x).min() > 0
+    assert torch.allclose(8 * mesh.determinants(start.x), start.x.new_tensor(0.05**3))
+
+
+def test_residuals_that_stop_being_finite_are_an_error():
+    class Log:
+        """log(x) = p by Newton's method from where its steps lead below 0."""
+
+        solver, newton = ConjugateGradients(), 10
+
+        def residual(self, unknown, parameters):
+            return torch.log(unknown) - parameters["p"]
+
+        def linearized(self, unknown, parameters):
+            return (lambda d: d / unknown), 1 / unknown
+
+    guess = torch.tensor([[1.0], [1.0], [torch.nan]], dtype=torch.float64)
+    found = solve(Log(), guess, {"p": torch.tensor([[0.5], [0.1], [0.0]]).double()})
+    assert torch.allclose(found[:2].log().flatten(), torch.tensor([0.5, 0.1]).double(), atol=1e-6)
+    assert found[2].isnan().all()
+    with pytest.raises(NotConverged, match="Log: variant 1: the residual is not finite along a step"):
+        solve(Log(), guess, {"p": torch.tensor([[0.5], [-1e4], [0.0]]).double()})
 
 
 def test_a_bad_variant_leaves_the_others_alone_and_errors_are_named():

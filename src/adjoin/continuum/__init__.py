@@ -9,7 +9,7 @@ from adjoin.continuum.files import read_mesh, write_vtk, write_vtk_series
 from adjoin.continuum.heat import Heat, HeatMaterial, HeatPath, Laser
 from adjoin.continuum.implicit import ConjugateGradients, NotConverged
 from adjoin.continuum.implicit_heat import ImplicitHeat
-from adjoin.continuum.implicit_solids import ImplicitSolid
+from adjoin.continuum.implicit_solids import ImplicitSolid, InvertedElement
 from adjoin.continuum.mesh import Mesh, box_mesh
 from adjoin.continuum.particle_materials import ParticleMaterial
 from adjoin.continuum.particles import Particles, ParticleState
@@ -29,6 +29,7 @@ __all__ = [
     "HeatPath",
     "ImplicitHeat",
     "ImplicitSolid",
+    "InvertedElement",
     "Laser",
     "Mesh",
     "Motion",

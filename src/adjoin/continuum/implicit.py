@@ -16,7 +16,7 @@ from adjoin.errors import AdjoinError
 
 
 class NotConverged(AdjoinError, RuntimeError):
-    """A solver used all its iterations."""
+    """A solver used all its iterations, or came to where its equations have no value."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,27 @@ HALVINGS = 8
 """Of a step that does not lower the residual, at most."""
 
 
-def solve(equations: Equations, guess: torch.Tensor, parameters: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return the solution, (*batch, n), as a function of the parameters; of a variant that is not finite, NaN."""
-    return _Solve.apply(equations, list(parameters), guess.detach(), *parameters.values())
+Check = Callable[[torch.Tensor], None]
+"""Raises if an unknown is none that the equations are meant for."""
 
 
-def _newton(equations: Equations, unknown: torch.Tensor, parameters: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def solve(
+    equations: Equations, guess: torch.Tensor, parameters: Mapping[str, torch.Tensor], check: Check = lambda _: None
+) -> torch.Tensor:
+    """Return the solution, (*batch, n), as a function of the parameters; of a variant that is not finite, NaN.
+
+    Args:
+        equations: to solve.
+        guess: where Newton's method begins.
+        parameters: of the equations.
+        check: of the solution, and of where the residual stops being finite.
+    """
+    return _Solve.apply(equations, check, list(parameters), guess.detach(), *parameters.values())
+
+
+def _newton(
+    equations: Equations, check: Check, unknown: torch.Tensor, parameters: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
     residual = equations.residual(unknown, parameters)
     size = residual.norm(dim=-1)
     scale = size
@@ -129,8 +144,8 @@ def _newton(equations: Equations, unknown: torch.Tensor, parameters: Mapping[str
         product, diagonal = equations.linearized(unknown, parameters)
         change = equations.solver.solve(product, diagonal, residual)
         # A change that rounding loses cannot lower the residual.
-        lost = 8 * torch.finfo(unknown.dtype).eps * unknown.abs().amax(-1)
-        open_ &= change.abs().amax(-1) > lost
+        rounding = 8 * torch.finfo(unknown.dtype).eps * unknown.abs().amax(-1)
+        open_ &= change.abs().amax(-1) > rounding
         if not bool(open_.any()):
             return unknown
         length = torch.ones_like(size)
@@ -142,6 +157,13 @@ def _newton(equations: Equations, unknown: torch.Tensor, parameters: Mapping[str
                 break
             length = torch.where(worse, 0.5 * length, length)
         unknown, size = trial, residual.norm(dim=-1)
+        lost = open_ & ~size.isfinite()
+        if bool(lost.any()):
+            check(unknown)
+            raise NotConverged(
+                f"{type(equations).__name__}: variant {', '.join(map(str, lost.nonzero()[0].tolist())) or 0}: the "
+                "residual is not finite along a step of Newton's method; take smaller steps"
+            )
         scale = torch.maximum(scale, size)
     raise NotConverged(
         f"{type(equations).__name__}: the residual is {size.nan_to_num(0.0).max().item():.3g} after "
@@ -154,9 +176,11 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, equations: Equations, names: list[str], guess: torch.Tensor, *values: torch.Tensor
+        ctx: Any, equations: Equations, check: Check, names: list[str], guess: torch.Tensor, *values: torch.Tensor
     ) -> torch.Tensor:
-        solution = _newton(equations, guess.clone(), dict(zip(names, [x.detach() for x in values], strict=True)))
+        parameters = dict(zip(names, [x.detach() for x in values], strict=True))
+        solution = _newton(equations, check, guess.clone(), parameters)
+        check(solution)
         ctx.equations, ctx.names = equations, names
         ctx.save_for_backward(solution, *values)
         return solution
@@ -166,7 +190,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         solution, *values = ctx.saved_tensors
         equations = ctx.equations
-        wanted = ctx.needs_input_grad[3:]
+        wanted = ctx.needs_input_grad[4:]
         parameters = dict(zip(ctx.names, [value.detach() for value in values], strict=True))
         # The linearized matrix may lack a part that is not symmetric; the whole is solved by correction.
         product, diagonal = equations.linearized(solution, parameters)
@@ -187,4 +211,4 @@ class _Solve(torch.autograd.Function):
             residual = equations.residual(solution.detach(), dict(zip(ctx.names, leaves, strict=True)))
         asked = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
         found = iter(torch.autograd.grad(residual, asked, -adjoint, allow_unused=True) if asked else ())
-        return None, None, None, *[next(found) if want else None for want in wanted]
+        return None, None, None, None, *[next(found) if want else None for want in wanted]

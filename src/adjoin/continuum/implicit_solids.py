@@ -7,6 +7,7 @@ product with the stiffness matrix is the derivative of the elements' forces alon
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,14 @@ from adjoin.continuum import colliders as contact
 from adjoin.continuum import tendons
 from adjoin.continuum.bodies import BodyState, Carried, body_inputs
 from adjoin.continuum.colliders import MOTION, Collider, Motion
-from adjoin.continuum.implicit import ConjugateGradients, solve
+from adjoin.continuum.implicit import ConjugateGradients, NotConverged, solve
 from adjoin.continuum.mesh import Mesh, sum_at_nodes
 from adjoin.continuum.solids import SolidMaterial, element_forces, solid_parameters
 from adjoin.errors import InputError
+
+
+class InvertedElement(NotConverged):
+    """A solver came to positions at which an element is inverted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +104,7 @@ class ImplicitSolid:
                 now["tension"] = tension[step]
             now |= {"before": state.x, "velocity": state.v}
             guess = state.x + self.dt * state.v if self.dt < math.inf else state.x
-            unknown = solve(self, guess.flatten(-2), now)
+            unknown = solve(self, guess.flatten(-2), now, partial(self._check_elements, step))
             x = unknown.reshape(state.x.shape)
             if self.colliders:
                 wrenches.append(self._evaluated(x, now)[1]["wrench"][0])
@@ -110,6 +115,18 @@ class ImplicitSolid:
         if keep is None:
             return BodyState(state.x, state.v, wrench)
         return BodyState(torch.stack([one.x for one in kept]), torch.stack([one.v for one in kept]), wrench)
+
+    def _check_elements(self, step: int, unknown: torch.Tensor) -> None:
+        """Raise if an element is inverted: some materials have no stress there, others a balance that no body has."""
+        smallest = self.mesh.determinants(unknown.reshape(*unknown.shape[:-1], -1, 3)).amin(-1)
+        inverted = smallest <= 0  # NaN is left alone
+        if bool(inverted.any()):
+            *variant, element = inverted.nonzero()[0].tolist()
+            raise InvertedElement(
+                f"ImplicitSolid: step {step}, variant {', '.join(map(str, variant)) or 0}: element {element} (nodes "
+                f"{self.mesh.elements[element].tolist()}) is inverted: the determinant of its Jacobian reaches "
+                f"{smallest[(*variant, element)].item():.3g}; take smaller steps, or smaller loads"
+            )
 
     # Maps: the residual with its adjoint, and the product with its Jacobian -------------------------------------------
 

@@ -11,6 +11,9 @@ from adjoin.errors import InputError
 CORNERS = np.array([[-1, -1, -1], [1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
 """Reference coordinates of a hexahedron's nodes, in the order of VTK."""
 
+POINTS = CORNERS / np.sqrt(3.0)
+"""Reference coordinates of a hexahedron's points of integration."""
+
 LARGE = 1 << 17
 """Elements that are integrated at a time."""
 
@@ -121,6 +124,24 @@ class Mesh:
             raise InputError(f"mesh: nodes must have the shape {self.nodes.shape}, got {tuple(nodes.shape)}")
         return nodes
 
+    @property
+    def reference_gradients(self) -> np.ndarray:
+        """Return the gradients of an element's shape functions at its points of integration, (points, corners, 3)."""
+        if self.is_hexahedral:
+            return shape_gradients(POINTS)
+        return np.array([[[-1.0, -1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]])
+
+    def determinants(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the determinants of the Jacobian at the points of integration for nodes at x, (*batch, nodes, 3).
+
+        Returns:
+            (*batch, elements, points); negative where an element is inverted.
+        """
+        reference = x.new_tensor(self.reference_gradients)
+        parts = torch.as_tensor(self.elements, device=x.device).split(LARGE)
+        jacobians = (torch.einsum("qai,...eaj->...eqij", reference, x[..., part, :]) for part in parts)
+        return torch.cat([torch.linalg.det(jacobian) for jacobian in jacobians], -2)
+
     def integrals(self, nodes: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the volume of each corner and the conductance of each pair of corners, at unit conductivity.
 
@@ -140,14 +161,12 @@ class Mesh:
     def _integrals(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the integrals of elements whose corners are given, (elements, corners, 3)."""
         if self.is_hexahedral:
-            points = CORNERS / np.sqrt(3.0)
-            values = x.new_tensor((1 + points[:, None] * CORNERS).prod(-1) / 8)
-            reference = x.new_tensor(shape_gradients(points))
+            values = x.new_tensor((1 + POINTS[:, None] * CORNERS).prod(-1) / 8)
             weight = 1.0
         else:
             values = x.new_full((1, 4), 0.25)
-            reference = x.new_tensor([[[-1.0, -1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]])
             weight = 1 / 6
+        reference = x.new_tensor(self.reference_gradients)
         jacobian = torch.einsum("qai,eaj->eqij", reference, x)
         determinant = torch.linalg.det(jacobian) * weight
         gradient = torch.linalg.solve(jacobian, reference.transpose(1, 2))  # (elements, points, 3, corners)
