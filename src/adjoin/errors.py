@@ -242,5 +242,9 @@ class InsideGroundWarning(AdjoinWarning):
     """A state begins inside the ground, which will throw it out."""
 
 
+class LeftGridWarning(AdjoinWarning):
+    """A particle left its grid, which ended its variant."""
+
+
 class UnsettledWarning(AdjoinWarning):
     """A gradient was taken by the implicit adjoint through solves that had not converged."""

@@ -170,5 +170,12 @@ def test_errors_name_what_is_wrong():
         Mesh(mesh.nodes, np.where(mesh.elements == 0, 99, mesh.elements))
     with pytest.raises(InputError, match="no node 40 for a sensor"):
         Heat(mesh, STEEL, dt=1.0, sensors=[40])
+    for name, values, message in (
+        ("conductivity", [20.0, -3.0], "conductivity of variant 1 must be positive, got -3"),
+        ("conductivity", [[20.0], [-3.0]], "conductivity of variant 1 must be positive, got -3"),
+        ("emissivity", 1.5, "emissivity must be from 0 to 1, got 1.5"),
+    ):
+        with pytest.raises(InputError, match=f"^heat: {message}$"):
+            Heat(mesh, STEEL, dt=1.0).rollout(torch.zeros(2, 12), steps=1, params={name: torch.tensor(values)})
     with pytest.raises(InputError, match="no parameter 'mass'; parameters: density"):
         Heat(mesh, STEEL, dt=1.0).rollout(torch.zeros(12), steps=1, params={"mass": torch.zeros(())})

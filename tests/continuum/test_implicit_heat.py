@@ -80,3 +80,7 @@ def test_failures_are_named():
         ImplicitHeat(mesh, HeatMaterial(1.0, 1.0, 1.0, latent_heat=1.0, solidus=1.0, liquidus=2.0))
     with pytest.raises(InputError, match="no parameter 'k'; parameters: density"):
         ImplicitHeat(mesh, STEEL).solve(start, params={"k": start})
+    scales = torch.ones(24, dtype=torch.float64)
+    scales[3] = -1.0
+    with pytest.raises(InputError, match="implicit heat: conductivity_of of element 3 must be at least 0, got -1"):
+        ImplicitHeat(mesh, STEEL).solve(start, params={"conductivity_of": scales})

@@ -1,11 +1,13 @@
 """Particles: the interpreter, finite differences, momentum, free fall, rest, and what is refused."""
 
+import re
+
 import pytest
 import torch
 
 from adjoin.compiler.maps.reference import interpret_rollout
 from adjoin.continuum import Checkpoints, Collider, Motion, ParticleMaterial, Particles
-from adjoin.errors import InputError
+from adjoin.errors import InputError, LeftGridWarning
 
 
 def cloud(world, count=25, seed=0):
@@ -126,6 +128,45 @@ def test_a_bad_variant_leaves_the_others_alone_and_runs_have_the_same_bits(atomi
     assert found.x[1].isnan().any()
     for i in (0, 2):
         assert torch.allclose(found.x[i], alone.x, atol=1e-14) if atomic else found.x[i].equal(alone.x)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_particle_that_leaves_the_grid_ends_its_variant_and_is_named(atomic):
+    world = Particles((12, 12), 0.1, 1e-3, ParticleMaterial("elastic", 1000.0, 1e5), boundary=0, atomic=atomic)
+    x = block(world, (0.4, 0.4), (0.3, 0.3)).expand(3, -1, 2)
+    v = torch.zeros_like(x).clone()
+    v[1, :, 0] = 8.0
+    start, options = world.state(x, v), {"params": {"gravity": torch.zeros(2, dtype=torch.float64)}}
+    # The last column begins at 0.675 m and flies freely to 1.2 m: 66 steps of 8 mm leave it out, in a second segment.
+    with pytest.warns(LeftGridWarning, match=r"variant 1: particle 30 left the grid in step 65") as caught:
+        found = world.rollout(start, 0.05**2, steps=80, **options)
+    assert len(caught) == 1
+    alone = world.rollout(world.state(x[0], v[0]), 0.05**2, steps=80, **options)
+    assert found.x[1].isnan().any()
+    for i in (0, 2):
+        assert torch.allclose(found.x[i], alone.x, atol=1e-14) if atomic else found.x[i].equal(alone.x)
+    inside = world.rollout(start, 0.05**2, steps=65, **options)
+    assert inside.x.isfinite().all()
+    with pytest.raises(InputError, match=r"is at -0\.05 along axis 0, outside the grid.s inside, 0 to 1\.2"):
+        world.state(torch.tensor([[-0.05, 0.5]]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values", "message"),
+    [
+        ("elastic", "shear", [1e4, -5.0], "shear of variant 1 must be positive, got -5"),
+        ("elastic", "first", [[1e4] * 3, [1e4, 1e4, -2]], "first of variant 1, particle 2 must be at least 0, got -2"),
+        ("liquid", "density", [1e3, 1e3, 0.0], "density of particle 2 must be positive, got 0"),
+        ("liquid", "shear", -1.0, "shear must be at least 0, got -1"),
+        ("snow", "compression", [0.02, 2], "compression of variant 1 must be greater than 0 and less than 1, got 2"),
+        ("sand", "friction_angle", [0.5, 2.0], "friction_angle of variant 1 must be between 0 and π/2 rad, got 2"),
+    ],
+)
+def test_materials_in_tensors_are_named_if_they_are_not_physical(kind, name, values, message):
+    world = Particles((10, 10), 0.1, 1e-3, ParticleMaterial(kind))
+    start = world.state(0.5 + 0.1 * torch.eye(3, 2, dtype=torch.float64).expand(2, 3, 2))
+    with pytest.raises(InputError, match=f"^particles: {re.escape(message)}$"):
+        world.rollout(start, 0.01, steps=1, params={name: torch.tensor(values, dtype=torch.float64)})
 
 
 def test_what_is_wrong_is_named():

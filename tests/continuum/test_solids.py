@@ -1,6 +1,7 @@
 """Solids and cloth: energies, the patch test, a cantilever, weight on the ground, and finite differences."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -275,3 +276,29 @@ def test_gradients_of_cloth_are_finite_differences_and_errors_are_named():
         Cloth(nodes, np.array([[0, 1, 3], [0, 1, 7]]), ClothMaterial(), 1e-3)
     with pytest.raises(InputError, match=r"cloth: triangle 1 \(nodes \[0, 1, 2\]\) is degenerate"):
         Cloth(nodes, np.array([[0, 1, 3], [0, 1, 2]]), ClothMaterial(), 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("soft", "name", "values", "message"),
+    [
+        ("solid", "shear", [4e4, -5.0], "solid: shear of variant 1 must be positive, got -5"),
+        (
+            "solid",
+            "shear",
+            [[4e4] * 6, [4e4] * 5 + [0]],
+            "solid: shear of variant 1, element 5 must be positive, got 0",
+        ),
+        ("implicit", "first", [-1.0] + [4e4] * 5, "solid: first of element 0 must be at least 0, got -1"),
+        ("solid", "drag", -0.5, "body: drag must be at least 0, got -0.5"),
+        ("cloth", "mass", [1.0] * 8 + [-1.0], "body: mass of node 8 must be positive, got -1"),
+        ("cloth", "poisson", [0.3, 1.0], "cloth: poisson of variant 1 must be at least 0 and less than 1, got 1"),
+    ],
+)
+def test_materials_in_tensors_are_named_if_they_are_not_physical(soft, name, values, message):
+    mesh = box_mesh((1, 1, 1), (0.1, 0.1, 0.1), tetrahedra=True)
+    solids = {"solid": Solid(mesh, SolidMaterial(), 1e-4), "implicit": ImplicitSolid(mesh, SolidMaterial(), 1e-3)}
+    body = (solids | {"cloth": cloth_square(2, 0.1, dt=1e-3)})[soft]
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        body.rollout(
+            at_rest(body.state().x.expand(2, -1, 3)), steps=1, params={name: torch.tensor(values, dtype=torch.float64)}
+        )

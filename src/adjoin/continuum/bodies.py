@@ -13,8 +13,11 @@ from adjoin.continuum import attachments
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.ranges import NOT_NEGATIVE, POSITIVE, check_ranges
 from adjoin.continuum.step_parts import Inputs, Runner
 from adjoin.errors import InputError
+
+RANGES = {"mass": POSITIVE._replace(member="node"), "drag": NOT_NEGATIVE}
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ def body_inputs(
     for name in given:
         if name not in allowed:
             raise InputError(f"no parameter {name!r}; parameters: {', '.join(allowed)}")
+    check_ranges("body", given, RANGES, x, nodes)
     parameters |= given
     lightest = parameters["mass"].min().item()
     for i, collider in enumerate(carried.colliders):

@@ -16,10 +16,13 @@ from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState, Carried, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
 from adjoin.continuum.mesh import sum_at_nodes
+from adjoin.continuum.ranges import BELOW_ONE, NOT_NEGATIVE, POSITIVE, check_ranges
 from adjoin.continuum.self_contact import PAIRS, SelfContact, TouchingRunner
 from adjoin.continuum.step_parts import Inputs, Runner, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import atan2, sqrt
+
+RANGES = {"young": POSITIVE, "poisson": BELOW_ONE, "bending": NOT_NEGATIVE}
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,9 @@ class Cloth:
         parameters = {name: torch.tensor(getattr(material, name), **place) for name in (*names, "drag")}
         parameters["rest"] = torch.tensor(rest, **place)
         parameters["mass"] = sum_at_nodes(np.asarray(self.triangles), shares, len(rest))
-        return body_inputs(state, self.dt, parameters, self.carried, fixed, dict(params or {}), names)
+        given = dict(params or {})
+        check_ranges("cloth", given, RANGES, x)
+        return body_inputs(state, self.dt, parameters, self.carried, fixed, given, names)
 
     def result(self, states: Mapping[str, torch.Tensor]) -> BodyState:
         """Return the state that steps leave."""
@@ -220,7 +225,7 @@ class Cloth:
             touching = partial(
                 TouchingRunner, touch=self.self_contact, triangles=np.asarray(self.triangles), dt=self.dt
             )
-        return StepParts(fields, connections, [*stages], sizes, tables, "nodes", in_segments=touching)
+        return StepParts(fields, connections, [*stages], sizes, tables, "nodes", wrap=touching)
 
 
 def _stretch(x: Any, rest: Any, young: Any, poisson: Any) -> dict[str, Any]:

@@ -17,11 +17,15 @@ from adjoin.compiler.maps.checkpoints import Checkpoints
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
 from adjoin.continuum.mesh import Mesh, sum_at_nodes
+from adjoin.continuum.ranges import FRACTION, NOT_NEGATIVE, POSITIVE, check_ranges
 from adjoin.errors import InputError
 from adjoin.trace import exp, minimum, select
 
 STEFAN_BOLTZMANN = 5.670374419e-8
 """W/(m² K⁴)"""
+
+RANGES = {"density": POSITIVE, "convection": NOT_NEGATIVE, "emissivity": FRACTION, "ambient": NOT_NEGATIVE}
+RANGES |= {"latent_heat": NOT_NEGATIVE, "conductivity_of": NOT_NEGATIVE._replace(member="element")}
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,7 @@ class Heat:
             if name not in (*numbers, "source"):
                 raise InputError(f"heat: no parameter {name!r}; parameters: {', '.join([*numbers, 'source'])}")
         result = {}
+        check_heat("heat", params, material, like)
         for name, number in numbers.items():
             shape = np.shape(number)
             value = params.get(name)
@@ -400,6 +405,15 @@ class Heat:
 def coefficients(value: float | Sequence[float]) -> list[float]:
     """Return the coefficients of 1, T, T², ... of a number that may depend on temperature."""
     return [float(value)] if isinstance(value, (int, float)) else [float(x) for x in value]
+
+
+def check_heat(
+    what: str, given: Mapping[str, torch.Tensor], material: HeatMaterial, like: torch.Tensor, elements: int = 0
+) -> None:
+    """Raise if a parameter of heat has a value that nothing physical has; one that depends on temperature may."""
+    single = {name for name in ("specific_heat", "conductivity") if len(coefficients(getattr(material, name))) == 1}
+    values = {name: x.squeeze(-1) if name in single and x.dim() else x for name, x in given.items()}
+    check_ranges(what, values, RANGES | dict.fromkeys(single, POSITIVE), like, elements)
 
 
 def _first(value: float | Sequence[float]) -> float:

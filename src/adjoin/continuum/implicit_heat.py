@@ -14,7 +14,7 @@ import torch
 
 from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Stage, StepSequence
-from adjoin.continuum.heat import STEFAN_BOLTZMANN, HeatMaterial, coefficients, conduction, polynomial
+from adjoin.continuum.heat import STEFAN_BOLTZMANN, HeatMaterial, check_heat, coefficients, conduction, polynomial
 from adjoin.continuum.implicit import ConjugateGradients, solve
 from adjoin.continuum.mesh import Mesh, sum_at_nodes
 from adjoin.errors import InputError
@@ -92,6 +92,7 @@ class ImplicitHeat:
                 raise InputError(f"implicit heat: no parameter {name!r}; parameters: {', '.join(result)}")
             single = result[name].shape == (1,) and tuple(value.shape) in ((), tuple(like.shape[:-1]))
             result[name] = value[..., None] if single else value
+        check_heat("implicit heat", given, material, like, elements)
         free = torch.ones(nodes, **place)
         if fixed is not None:
             free = torch.where(fixed.to(like.device), torch.zeros((), **place), free)

@@ -19,10 +19,16 @@ from adjoin.compiler.maps.rollout import StepRunner
 from adjoin.compiler.maps.sequence import Connection, Field, Read, Sort, Stage, StepSequence
 from adjoin.continuum import colliders as contact
 from adjoin.continuum.colliders import Collider, Motion
+from adjoin.continuum.grid import GridRunner
 from adjoin.continuum.particle_materials import MEMORY, ParticleMaterial, respond
+from adjoin.continuum.ranges import ACUTE, INSIDE_UNIT, NOT_NEGATIVE, POSITIVE, check_ranges
 from adjoin.continuum.step_parts import Inputs, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import floor, maximum, minimum, select, sqrt
+
+EACH_POSITIVE, EACH_AT_LEAST_0 = (one._replace(member="particle") for one in (POSITIVE, NOT_NEGATIVE))
+RANGES = {"density": EACH_POSITIVE, "shear": EACH_POSITIVE, "first": EACH_AT_LEAST_0}
+RANGES |= {"compression": INSIDE_UNIT, "stretch": POSITIVE, "hardening": NOT_NEGATIVE, "friction_angle": ACUTE}
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class Particles:
 
     def state(self, x: torch.Tensor, v: torch.Tensor | None = None) -> ParticleState:
         """Return undeformed particles at positions (*batch, particles, dim), at rest unless v is given."""
-        low = (self.boundary - 1) * self.spacing
+        low = max(self.boundary - 1, 0) * self.spacing
         for axis, count in enumerate(self.cells):
             outside = (x[..., axis] < low) | (x[..., axis] > count * self.spacing - low) | x[..., axis].isnan()
             if bool(outside.any()):
@@ -141,7 +147,7 @@ class Particles:
         keep: int | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> ParticleState:
-        """Run steps.
+        """Run steps; a variant whose particle leaves the grid ends with NaN, and a `LeftGridWarning` names it.
 
         Args:
             state: at the start.
@@ -160,7 +166,7 @@ class Particles:
         inputs = self.inputs(state, volume, activation, muscle, params=params)
         steps = len(activation) if self.muscles and activation is not None else steps
         controls = inputs.controls | dict(contact.controls(len(self.colliders), motion, steps, state.x))
-        runner = self._runner(state.x.shape[-2])
+        runner = GridRunner(self._runner(state.x.shape[-2]))
         states, outputs = runner.rollout(
             inputs.states, inputs.parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints
         )
@@ -186,6 +192,8 @@ class Particles:
         for name in given:
             if name not in defaults:
                 raise InputError(f"particles: no parameter {name!r}; parameters: {', '.join(defaults)}")
+        # A liquid has no shear modulus.
+        check_ranges("particles", given, RANGES | ({"shear": EACH_AT_LEAST_0} if not shear else {}), x, count)
         parameters: dict[str, torch.Tensor] = {}
         for name in ("density", "shear", "first"):
             value = given.get(name, torch.tensor(defaults[name], dtype=x.dtype, device=x.device))
@@ -300,7 +308,9 @@ class Particles:
         corners = len(self._stencil)
         connections = [Connection("stencil", "particles", "nodes", corners, "cell", self.atomic)]
         sizes = {"particles": count, "nodes": math.prod(self._shape)}
-        return StepParts(fields, connections, stages, sizes, {"stencil": offsets}, "particles", self.capacity)
+        return StepParts(
+            fields, connections, stages, sizes, {"stencil": offsets}, "particles", self.capacity, GridRunner
+        )
 
     def _weights(self, x: Any) -> tuple[list[Any], list[Any], list[list[Any]]]:
         """Return the first node of a particle's cell, its place beside that, and the weights along each axis."""
@@ -406,7 +416,12 @@ class Particles:
             C = C + np.outer(part, distance)
             if rubbed is not None:
                 impulse = impulse + weight * rubbed[corner]
-        result = {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": x + self.dt * v}
+        # What leaves the grid has no place: its variant ends there, and `GridRunner` says so.
+        moved = [
+            select((place >= 0.0) & (place <= count * self.spacing), place, math.nan)
+            for place, count in zip(x + self.dt * v, self.cells, strict=True)
+        ]
+        result = {"v'": v, "C'": (4.0 / self.spacing) * C, "x'": np.array(moved, dtype=object)}
         if touching:
             forces = [t.pressing * t.normal + (self._grip(t) / self.dt) * impulse for t in touching]
             result["wrench"] = contact.wrenches([touch.arm for touch in touching], forces, linked)

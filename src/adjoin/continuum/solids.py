@@ -18,13 +18,16 @@ from adjoin.continuum import attachments, tendons
 from adjoin.continuum.attachments import Attachment
 from adjoin.continuum.bodies import BodyState, Carried, body_inputs, move_stage, node_fields, run_body
 from adjoin.continuum.colliders import Collider, Motion
-from adjoin.continuum.mesh import CORNERS, Mesh, shape_gradients, sum_at_nodes
+from adjoin.continuum.mesh import Mesh, sum_at_nodes
+from adjoin.continuum.ranges import NOT_NEGATIVE, POSITIVE, check_ranges
 from adjoin.continuum.step_parts import Inputs, Runner, StepParts
 from adjoin.errors import InputError
 from adjoin.trace import log
 
 POLAR = 6
 """Newton's iterations for the rotation of a deformation: enough for stretches from 1/4 to 4."""
+
+RANGES = {"shear": POSITIVE._replace(member="element"), "first": NOT_NEGATIVE._replace(member="element")}
 
 
 @dataclass(frozen=True)
@@ -220,12 +223,9 @@ def element_forces(
     mesh: Mesh, kind: str, muscles: int, x: Any, rest: Any, shear: Any, first: Any, **fibers: Any
 ) -> Any:
     """Return the elastic force on each node of an element, (corners, 3), N."""
-    if mesh.is_hexahedral:
-        points, weight = shape_gradients(CORNERS / math.sqrt(3.0)), 1.0
-    else:
-        points, weight = np.array([[[-1.0, -1, -1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]]), 1 / 6
+    weight = 1.0 if mesh.is_hexahedral else 1 / 6
     total = np.zeros((len(x), 3), dtype=object)
-    for reference in points:
+    for reference in mesh.reference_gradients:
         inverse, determinant = _inverse(rest.T @ reference)
         gradients = reference @ inverse  # (corners, 3), in the axes of the rest shape
         F = x.T @ gradients
@@ -248,6 +248,7 @@ def solid_parameters(
     place = {"dtype": like.dtype, "device": like.device}
     rest = torch.tensor(mesh.nodes, **place) if nodes is None else nodes
     count = len(mesh.elements)
+    check_ranges("solid", given, RANGES, like, count)
     parameters = {"rest": rest, "drag": torch.tensor(material.drag, **place)}
     for name, value in zip(("shear", "first"), material.lame, strict=True):
         number = given.pop(name, torch.tensor(value, **place))

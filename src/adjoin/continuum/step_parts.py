@@ -41,7 +41,7 @@ class StepParts:
         tables: see `StepRunner`.
         points: the set that colliders push.
         capacity: particles that fit a cell.
-        in_segments: makes the runner of steps whose tables change on the way from the one that has them fixed.
+        wrap: makes what runs the steps from their runner: it may change tables on the way, or look at the states.
     """
 
     fields: list[Field]
@@ -51,13 +51,13 @@ class StepParts:
     tables: Mapping[str, np.ndarray]
     points: str
     capacity: int = 64
-    in_segments: Callable[[StepRunner], "Runner"] | None = None
+    wrap: Callable[[StepRunner], "Runner"] | None = None
 
     def runner(self) -> "Runner":
         """Return the step as one that runs."""
         sequence = StepSequence(self.fields, self.connections, self.stages)
         runner = StepRunner(sequence, self.sizes, self.tables, self.capacity)
-        return runner if self.in_segments is None else self.in_segments(runner)
+        return runner if self.wrap is None else self.wrap(runner)
 
 
 class Inputs(NamedTuple):
