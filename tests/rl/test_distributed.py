@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from adjoin.rl import load_checkpoint
+from adjoin.rl.command import main
 from adjoin.rl.log import read_log
 
 SMALL = ["--environments", "4", "--option", "horizon=4", "--option", "critic_passes=1", "--quiet", "--device", "cpu"]
@@ -55,3 +56,10 @@ def test_two_processes_learn_together_and_survive_a_killed_worker(tmp_path):
     assert not torch.equal(tensors["0/vector/0"], tensors["1/vector/0"])  # other environments
     pytest.importorskip("matplotlib")
     assert Path(folder, "returns.png").stat().st_size > 5_000
+
+
+def test_a_missing_extra_is_said_before_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["cartpole", "--folder", str(tmp_path / "run")]) == 1
+    assert "a plot of returns needs matplotlib: pip install 'adjoin[rl]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

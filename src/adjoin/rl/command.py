@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoin.errors import AdjoinError, InputError
+from adjoin.extras import needed
 
 EXAMPLES = """\
 examples:
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from adjoin.rl.log import PLOT, plot_returns
     from adjoin.rl.training import BEST, train
 
+    needed("matplotlib.figure", "rl", "a plot of returns")  # better said now than after an hour
     options = _pairs("--option", arguments.option)
     options |= {
         name: value
