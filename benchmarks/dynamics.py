@@ -112,6 +112,7 @@ def load(robot: str) -> adjoin.Model:
     return ROBOTS[robot]()
 
 
+@functools.cache
 def tip(model: adjoin.Model) -> str:
     """The first of the frames that the most joints move."""
 
