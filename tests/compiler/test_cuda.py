@@ -5,11 +5,13 @@ import torch
 from kernel_checks import close
 from random_programs import INPUTS, STEPS, random_program
 
+import adjoin
 from adjoin import trace as at
 from adjoin.compiler.runtime.cuda.kernel import SMALL_BATCH
 from adjoin.compiler.runtime.interpreter import interpret
 from adjoin.compiler.runtime.kernel import Kernel
 from adjoin.compiler.runtime.operator import call
+from adjoin.errors import InputError
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
 
@@ -129,3 +131,12 @@ def test_elementary_functions_on_the_gpu():
             )
             out = at.function(x=())(lambda x, name=name: getattr(at, name)(x))(points.cuda()).cpu()
             assert max_ulp(name, (points.numpy(),), out.numpy()) <= 2.0, name
+
+
+def test_results_are_written_where_a_unit_of_memory_begins():
+    double = adjoin.function(x=4)(lambda x: 2.0 * x)
+    x, memory = torch.ones(3, 4, device="cuda"), torch.zeros(4, 4, device="cuda")
+    double(x, out=memory[1:])
+    assert memory.tolist() == [[0.0] * 4] + [[2.0] * 4] * 3
+    with pytest.raises(InputError, match="multiple of 16 bytes"):
+        double(x, out=memory.flatten()[1:13].view(3, 4))

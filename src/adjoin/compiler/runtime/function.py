@@ -22,6 +22,8 @@ from adjoin.compiler.runtime.trace_cache import stored
 from adjoin.errors import InputError, TraceError
 from adjoin.progress import announced
 
+UNIT = 16  # bytes that a thread of a GPU writes at once
+
 
 @dataclass(frozen=True)
 class PerStep:
@@ -145,6 +147,8 @@ class Function:
                 wanted = f"contiguous {first.dtype} {tuple(shape)} on {first.device} without gradient"
                 got = f"{place.dtype} {tuple(place.shape)}" if isinstance(place, torch.Tensor) else repr(place)
                 raise InputError(f"{self.name}: out must be {wanted}, got {got}")
+            if place.is_cuda and place.data_ptr() % UNIT:
+                raise InputError(f"{self.name}: out must begin at a multiple of {UNIT} bytes of the GPU's memory")
             if place.numel() and place.untyped_storage().data_ptr() in taken:
                 raise InputError(f"{self.name}: out shares its memory with an input")
         kernel.run(tensors, lengths, batch, places)
