@@ -40,6 +40,8 @@ class GridRunner:
         states, outputs = self.runner.rollout(
             state, parameters, controls, steps=steps, keep=keep, checkpoints=checkpoints
         )
+        if state["x"].is_cuda and torch.cuda.is_current_stream_capturing():
+            return states, outputs
         last = states["x"].detach() if keep is None else states["x"].detach()[-1]
         ended = last.isnan().any(-1).any(-1) & (state["x"] + state["v"]).isfinite().all(-1).all(-1)
         if bool(ended.any()):

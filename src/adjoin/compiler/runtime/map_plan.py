@@ -139,3 +139,26 @@ class Cells:
 def padded(count: int) -> int:
     """Return the length of a column of so many members."""
     return -(-count // PADDING) * PADDING
+
+
+_CELL_TABLES = """\
+  %turn = and i64 %step, %w10
+  %turn.first = mul i64 %turn, %w11
+  %table = add i64 %turn.first, %variant
+  %cell.v = mul i64 %w1, %table
+  %cell.b = inttoptr i64 %w0 to POINTER
+  %cell = getelementptr i32, POINTER %cell.b, i64 %cell.v
+  %counts.v = mul i64 %w3, %table
+  %counts.b = inttoptr i64 %w2 to POINTER
+  %counts = getelementptr i32, POINTER %counts.b, i64 %counts.v
+  %slots.v = mul i64 %w5, %table
+  %slots.b = inttoptr i64 %w4 to POINTER
+  %slots = getelementptr i32, POINTER %slots.b, i64 %slots.v
+  %overflow.b = inttoptr i64 %w9 to POINTER
+  %overflow = getelementptr i32, POINTER %overflow.b, i64 %table
+"""
+
+
+def cell_tables(pointer: str) -> str:
+    """Return the LLVM IR that finds the tables of %step and %variant from `Cells.words`, by pointers of a type."""
+    return _CELL_TABLES.replace("POINTER", pointer)

@@ -19,7 +19,7 @@ from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.frame import ThreadStorage
 from adjoin.compiler.runtime.cpu.kernel import host
-from adjoin.compiler.runtime.map_plan import Cells, Launch
+from adjoin.compiler.runtime.map_plan import Cells, Launch, cell_tables
 from adjoin.compiler.runtime.map_target import MapTarget
 
 WORTHWHILE = 30_000  # vector instructions a step from which a second thread pays: barriers cost about a microsecond
@@ -132,20 +132,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 define void @sort(ptr %words, i64 %step, i64 %variant, i64 %begin, i64 %end, i64 %thread) {
 entry:
 LOADS
-  %turn = and i64 %step, %w10
-  %turn.first = mul i64 %turn, %w11
-  %table = add i64 %turn.first, %variant
-  %cell.v = mul i64 %w1, %table
-  %cell.b = inttoptr i64 %w0 to ptr
-  %cell = getelementptr i32, ptr %cell.b, i64 %cell.v
-  %counts.v = mul i64 %w3, %table
-  %counts.b = inttoptr i64 %w2 to ptr
-  %counts = getelementptr i32, ptr %counts.b, i64 %counts.v
-  %slots.v = mul i64 %w5, %table
-  %slots.b = inttoptr i64 %w4 to ptr
-  %slots = getelementptr i32, ptr %slots.b, i64 %slots.v
-  %overflow.b = inttoptr i64 %w9 to ptr
-  %overflow = getelementptr i32, ptr %overflow.b, i64 %table
+TABLES
   %bytes = mul i64 %w8, 4
   call void @llvm.memset.p0.i64(ptr %counts, i8 0, i64 %bytes, i1 false)
   br label %loop
@@ -310,7 +297,8 @@ def _driver() -> tuple[Any, int, Any]:
     """Return the loop over steps, the address of the sort, and what keeps them alive."""
     engine = llvm.create_lljit_compiler()
     loads = [f"  %a{i} = getelementptr i64, ptr %words, i64 {i}\n  %w{i} = load i64, ptr %a{i}" for i in range(12)]
-    text = _DRIVER.replace("CHUNK", str(CHUNK)) + _SORT.replace("LOADS", "\n".join(loads))
+    sort = _SORT.replace("LOADS", "\n".join(loads)).replace("TABLES", cell_tables("ptr"))
+    text = _DRIVER.replace("CHUNK", str(CHUNK)) + sort
     builder = llvm.JITLibraryBuilder().add_ir(text).add_current_process()
     library = builder.export_symbol("drive").export_symbol("sort").link(engine, "maps")
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)

@@ -11,7 +11,7 @@ from adjoin.compiler.codegen.renderer import Rendered
 from adjoin.compiler.runtime.cuda.driver import check, driver
 from adjoin.compiler.runtime.cuda.early import CAPABILITY, WAIT
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
-from adjoin.compiler.runtime.map_plan import Cells, Launch
+from adjoin.compiler.runtime.map_plan import Cells, Launch, cell_tables
 
 _GLOBAL = "ptr addrspace(1)"
 
@@ -116,22 +116,9 @@ _SORT_HEAD = """
   %first = load i64, GLOBAL %counter.at
   %lowest = add i64 %first, %offset
   %step = add i64 %lowest, %later
-  %turn = and i64 %step, %w10
-  %turn.first = mul i64 %turn, %w11
-  %table = add i64 %turn.first, %variant
-  %cell.b = inttoptr i64 %w0 to GLOBAL
-  %cell.v = mul i64 %w1, %table
-  %cell = getelementptr i32, GLOBAL %cell.b, i64 %cell.v
-  %counts.b = inttoptr i64 %w2 to GLOBAL
-  %counts.v = mul i64 %w3, %table
-  %counts = getelementptr i32, GLOBAL %counts.b, i64 %counts.v
-  %slots.b = inttoptr i64 %w4 to GLOBAL
-  %slots.v = mul i64 %w5, %table
-  %slots = getelementptr i32, GLOBAL %slots.b, i64 %slots.v
+TABLES
   %taken.b = inttoptr i64 %w12 to GLOBAL
   %taken = getelementptr i32, GLOBAL %taken.b, i64 %counts.v
-  %overflow.b = inttoptr i64 %w9 to GLOBAL
-  %overflow = getelementptr i32, GLOBAL %overflow.b, i64 %table
 """
 
 
@@ -139,6 +126,7 @@ def sort_text(early: bool = False) -> str:
     """Return the kernels that sort particles into cells."""
     arguments = ", ".join([*[f"i64 %w{i}" for i in range(13)], "i64 %counter", "i64 %offset"])
     text = _SORT.replace("WAIT", WAIT if early else "").replace("HEAD", _SORT_HEAD)
+    text = text.replace("TABLES", cell_tables(_GLOBAL))
     return text.replace("ARGUMENTS", arguments).replace("GLOBAL", _GLOBAL)
 
 
