@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 import adjoin
+from adjoin.errors import InputError, ModelError
 
 
 def test_parts_are_added_or_take_the_place_of_others():
@@ -31,3 +34,56 @@ def test_parts_are_added_or_take_the_place_of_others():
     assert (read.tendons, read.equalities, read.sensors) == (whole.tendons, whole.equalities, whole.sensors)
     assert read.actuators == whole.actuators
     assert read.keyframe("home") == whole.keyframe("home")
+
+
+SHAPES = {
+    "sphere": {"size": (0.1, 0.0, 0.0)},
+    "box": {"size": (0.1, 0.2, 0.3)},
+    "cylinder": {"size": (0.1, 0.2, 0.0)},
+    "capsule": {"size": (0.1, 0.2, 0.0)},
+    "ellipsoid": {"size": (0.1, 0.2, 0.3)},
+    "plane": {},
+    "hull": {"vertices": ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))},
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_shapes_of_every_kind_can_be_added(kind):
+    model = adjoin.robots.load("two_link")
+    frame = model.frames[-1]
+    shape = adjoin.Geometry("more", kind, frame.body, frame.name, **SHAPES[kind])
+    more = model.with_geometry(shape)
+    assert more.geometries == (*model.geometries, shape)
+    assert more.geometry_index("more") == len(model.geometries)
+    assert (more.mass, more.frames, more.nq) == (model.mass, model.frames, model.nq)
+    assert more != model
+    moved = replace(shape, position=(0.0, 0.0, 1.0))
+    assert more.with_geometry(moved).geometries == (*model.geometries, moved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"body": 0}, "geometry 'more': body is 0, but link '{link}' is on body 1; -1 is the world"),
+        ({"body": 9}, "geometry 'more': body 9 does not exist; bodies: -1 (the world) to 1"),
+        ({"link": "tail"}, "geometry 'more': link: no frame 'tail'; frames: "),
+        ({"size": (0.1,)}, "geometry 'more': size has 1 numbers; it needs 3"),
+        ({"kind": "ball"}, "geometry 'more': kind 'ball' is unknown; kinds: sphere, box, "),
+        ({"name": ""}, "a geometry has an empty name"),
+    ],
+)
+def test_a_shape_that_makes_no_sense_is_not_added(change, message):
+    model = adjoin.robots.load("two_link")
+    frame = model.frames[-1]
+    shape = adjoin.Geometry("more", "sphere", frame.body, frame.name, (0.1, 0.0, 0.0))
+    with pytest.raises(ModelError) as error:
+        model.with_geometry(replace(shape, **change))
+    assert str(error.value).startswith(message.format(link=frame.name))
+
+
+def test_a_part_of_another_kind_is_not_added():
+    model = adjoin.robots.load("two_link")
+    with pytest.raises(InputError, match=r"got a str; it must be an adjoin\.Geometry"):
+        model.with_geometry("ball")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"got a Frame; it must be an adjoin\.Sensor"):
+        model.with_sensor(model.frames[0])  # type: ignore[arg-type]

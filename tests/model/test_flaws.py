@@ -8,7 +8,7 @@ import torch
 
 import adjoin
 from adjoin.errors import ModelError, ModelWarning
-from adjoin.model.flaws import repaired
+from adjoin.model.flaws import ROUNDING, is_clearly_physical, moments, repaired
 from adjoin.model.joint_types.base import finite_range
 from adjoin.model.regularity import mass_matrix
 from adjoin.spatial.inertia import to_matrix
@@ -37,6 +37,32 @@ def test_a_repaired_inertia_is_the_nearest_physical_one():
     bad = turn @ np.diag([1.0, 1.0, 4.0]) @ turn.T  # 1 + 1 < 4
     fixed = np.array(to_matrix(repaired(tuple(bad[i, j] for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))))))
     np.testing.assert_allclose(turn.T @ fixed @ turn, np.diag([2.0, 2.0, 4.0]), atol=1e-4)
+
+
+def test_an_inertia_that_is_clearly_physical_has_moments_that_are():
+    random = np.random.default_rng(0)
+    clear = 0
+    for _ in range(3000):
+        # Second moments from far above rounding to negative, of bodies from dust to planets.
+        second = random.choice([-1.0, 1.0, 1.0], size=3) * 10.0 ** random.uniform(-18.0, 0.0, size=3)
+        second = 10.0 ** random.uniform(-30.0, 30.0) * np.where(random.random(3) < 0.5, np.abs(second), second)
+        turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
+        matrix = turn @ (second.sum() * np.eye(3) - np.diag(second)) @ turn.T
+        inertia = tuple(float(matrix[i, j]) for i, j in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)))
+        a, b, c = moments(inertia)
+        if is_clearly_physical(inertia):
+            clear += 1
+            assert a > 1e-12 * c > 0.0
+            assert a + b >= c * (1.0 - ROUNDING)
+        else:
+            assert second.min() < 1e-4 * second.max()  # no body of ordinary shape is left to the slower check
+    assert 100 < clear < 2000
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, 0.0, -1.0, 1e200, 1e-200])
+def test_an_inertia_of_odd_numbers_is_not_clearly_physical(entry):
+    assert not is_clearly_physical((entry, 0.0, 0.0, entry, 0.0, entry))
+    assert not is_clearly_physical((1.0, entry or 2.0, 0.0, 1.0, 0.0, 1.0)) or entry == 1e-200
 
 
 def test_missing_ends_of_a_range():

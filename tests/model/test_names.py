@@ -64,6 +64,43 @@ def test_clamping(model):
     assert model.clamp(q)[..., 7].tolist() == [9.0] * 3
 
 
+def test_clamping_keeps_batches_types_and_what_has_no_limits(model):
+    q = model.random((2, 3), dtype=torch.float64) + 10.0
+    clamped = model.clamp(q)
+    lower, upper = (torch.tensor(ends, dtype=torch.float64) for ends in model.limits())
+    assert clamped.dtype == torch.float64
+    assert torch.equal(clamped, q.clamp(lower, upper))
+    assert torch.equal(clamped[..., :8], q[..., :8])  # a free joint, and one that turns without end
+    assert torch.equal(model.clamp(clamped), clamped)
+    assert model.clamp(q[:0]).shape == (0, 3, model.nq)
+    inside = torch.zeros(model.nq, requires_grad=True)
+    assert torch.autograd.grad(model.clamp(inside).sum(), inside)[0].tolist() == [1.0] * model.nq
+    outside = torch.full((model.nq,), 10.0, requires_grad=True)
+    assert torch.autograd.grad(model.clamp(outside).sum(), outside)[0].tolist() == [1.0] * 8 + [0.0]
+
+
+def test_clamping_says_what_is_wrong(model):
+    for q, message in (
+        (torch.zeros(3), rf"q has shape \(3,\); '{model.name}' needs \(\.\.\., {model.nq}\)"),
+        (torch.zeros(model.nq, dtype=torch.int64), "q has dtype torch.int64; it must be a floating-point tensor"),
+        ([0.0] * model.nq, "q is a list; it must be a torch tensor"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.clamp(q)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("angle", [0.3, 0.6, 2.0, 3.1, 5.0])
+def test_clamping_a_ball_joint_keeps_its_axis_and_turns_the_short_way(angle):
+    joint = '<joint name="b" type="ball" limited="true" range="0 30"/>'
+    model = adjoin.load(f"<mujoco><worldbody><body>{joint}<geom size='.1'/></body></worldbody></mujoco>")
+    axis = torch.tensor([0.6, 0.0, 0.8], dtype=torch.float64)
+    q = torch.cat([torch.tensor([math.cos(angle / 2)]), math.sin(angle / 2) * axis])
+    short = angle if angle <= math.pi else angle - 2 * math.pi
+    bound = max(min(short, math.pi / 6), -math.pi / 6)
+    expected = torch.cat([torch.tensor([math.cos(bound / 2)]), math.sin(bound / 2) * axis])
+    torch.testing.assert_close(model.clamp(q), q if bound == angle else expected)
+
+
 def test_pinocchio_has_the_same_robot_in_its_own_order(model, text):
     other = pinocchio.buildModelFromXML(text)
     q, v = model.random((3,), dtype=torch.float64), torch.randn(3, model.nv, dtype=torch.float64)

@@ -47,4 +47,8 @@ def convex_hull(points: np.ndarray) -> np.ndarray:
         value = reach[np.arange(DIRECTIONS), index]
         better = value > height
         best[better], height[better] = index[better] + start, value[better]
-    return np.unique(points[np.unique(best)], axis=0)
+    chosen = points[np.unique(best)]
+    chosen = chosen[np.lexsort(chosen.T[::-1])]  # as of `np.unique` along an axis, which takes five times as long
+    differ = np.ones(len(chosen), dtype=bool)
+    differ[1:] = (chosen[1:] != chosen[:-1]).any(1)
+    return chosen[differ]

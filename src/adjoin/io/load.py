@@ -1,6 +1,7 @@
 """`adjoin.load`: a path, XML text or bytes in, a frozen model out."""
 
 import os
+import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -154,16 +155,16 @@ def open_source(
     path = Path(source)
     where = Location(_shown(path))
     try:
-        exists, is_file = path.exists(), path.is_file()
-        size = path.stat().st_size if is_file else 0
+        exists = path.exists()
+        status = path.stat() if exists else None
     except (OSError, ValueError):
         raise ModelError("this is neither a path nor XML", where=where) from None
-    if not exists:
+    if status is None:
         raise ModelError("no such file", where=where)
-    if not is_file:
+    if not stat.S_ISREG(status.st_mode):
         raise ModelError("this is not a file", where=where)
-    if size > xml.MAX_BYTES:
-        raise xml.too_large(where, size)
+    if status.st_size > xml.MAX_BYTES:
+        raise xml.too_large(where, status.st_size)
     try:
         return path.read_bytes(), str(path), home or path.parent, None
     except OSError as error:

@@ -19,7 +19,7 @@ from adjoin.errors import Finding, Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import MAX_VERTICES, convex_hull
 from adjoin.io.mjcf_compiled import Compiled, member, unique_names
-from adjoin.io.mjcf_mechanism import Mechanism, Names, first_of
+from adjoin.io.mjcf_mechanism import FREE, Mechanism, Names, first_of
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.mjcf_sensors import Sensors
 from adjoin.io.paths import Files
@@ -29,9 +29,9 @@ from adjoin.model.joint import Joint, Mat3, Vec3
 from adjoin.model.joint_types import JOINT_TYPES, JointType
 from adjoin.model.parts import INITIAL, WORLD, Actuator, ContactPair, Geometry, HeightGrid
 from adjoin.model.sensor import Sensor
-from adjoin.spatial.inertia import rotate
-from adjoin.spatial.motion import Transform, transform_compose
-from adjoin.spatial.rotation import from_quaternion, quaternion_normalize, tidy
+from adjoin.spatial.inertia import from_principal
+from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_compose
+from adjoin.spatial.rotation import matrix_of, tidy
 from adjoin.spatial.vector import IDENTITY, ZERO, apply_transposed, negate, subtract, vector3
 
 _SHAPES = {
@@ -115,7 +115,7 @@ class _Reader:
         named = {kind.mjcf: kind for kind in JOINT_TYPES.values() if kind.mjcf}
         kinds = {member(self.mujoco, "mjtJoint", f"mjJNT_{key.upper()}"): kind for key, kind in named.items()}
         for j in range(m.njnt):
-            self.joints[j] = self._joint(j, kinds[int(m.jnt_type[j])])
+            self.joints[j] = self._joint(j, kinds[m.jnt_type[j]])
         links = [LinkDescription("world", self.where)]
         edges: list[JointDescription] = []
         for body in range(1, m.nbody):
@@ -177,37 +177,37 @@ class _Reader:
 
     def _joint(self, j: int, kind: JointType) -> Joint:
         m = self.m
-        dof, nv = int(m.jnt_dofadr[j]), kind.nv
-        start = int(m.jnt_qposadr[j])
-        limited = bool(m.jnt_limited[j]) and not self.m.is_off("LIMIT")
-        loose = kind.floating or self.m.is_off("SPRING")
+        nv, first, start = kind.nv, m.jnt_dofadr[j], m.jnt_qposadr[j]
+        end = first + nv
+        lower, upper = m.jnt_range[j] if m.jnt_limited[j] and not m.is_off("LIMIT") else FREE
+        loose = kind.floating or m.is_off("SPRING")
         effort, lopsided = math.inf, ()
         if getattr(m, "jnt_actfrclimited", None) is not None and m.jnt_actfrclimited[j]:
-            ends = _floats(m.jnt_actfrcrange[j])
+            ends = m.jnt_actfrcrange[j]
             effort, lopsided = max(map(abs, ends)), ends if ends[0] != -ends[1] else ()
         return Joint(
             self.joint_names[j],
             kind.name,
             axis=self._axis(j) if kind.has_axis else (0.0, 0.0, 1.0),
-            lower=float(m.jnt_range[j][0]) if limited else -math.inf,
-            upper=float(m.jnt_range[j][1]) if limited else math.inf,
+            lower=lower,
+            upper=upper,
             effort_limit=effort,
             lopsided_effort=lopsided,
             motor_carries_weight=int(m.jnt_actgravcomp[j]),
-            damping=(0.0,) * nv if self.m.is_off("DAMPER") else _floats(m.dof_damping[dof : dof + nv]),
-            friction=(0.0,) * nv if self.m.is_off("FRICTIONLOSS") else _floats(m.dof_frictionloss[dof : dof + nv]),
-            armature=_floats(m.dof_armature[dof : dof + nv]),
+            damping=(0.0,) * nv if m.is_off("DAMPER") else tuple(m.dof_damping[first:end]),
+            friction=(0.0,) * nv if m.is_off("FRICTIONLOSS") else tuple(m.dof_frictionloss[first:end]),
+            armature=tuple(m.dof_armature[first:end]),
             stiffness=(0.0 if loose else first_of(m.jnt_stiffness[j]),) * nv,
-            spring_reference=_floats(m.qpos_spring[start : start + kind.nq]),
-            limit_margin=float(m.jnt_margin[j]),
-            limit_solref=_floats(m.jnt_solref[j][:2]),  # type: ignore[arg-type]
-            limit_solimp=_floats(m.jnt_solimp[j][:5]),  # type: ignore[arg-type]
-            friction_solref=_floats(m.dof_solref[dof][:2]),  # type: ignore[arg-type]
-            friction_solimp=_floats(m.dof_solimp[dof][:5]),  # type: ignore[arg-type]
+            spring_reference=tuple(m.qpos_spring[start : start + kind.nq]),
+            limit_margin=m.jnt_margin[j],
+            limit_solref=m.jnt_solref[j],
+            limit_solimp=m.jnt_solimp[j],
+            friction_solref=m.dof_solref[first],
+            friction_solimp=m.dof_solimp[first],
         )
 
     def _axis(self, j: int) -> Vec3:
-        x, y, z = _vector(self.m.jnt_axis[j])
+        x, y, z = self.m.jnt_axis[j]
         length = math.hypot(x, y, z)
         if not 0.5 < length < 2.0:
             # MuJoCo normalizes axes, but numbers beyond all bounds overflow on the way.
@@ -217,37 +217,38 @@ class _Reader:
 
     def _body(self, body: int, links: list[LinkDescription], edges: list[JointDescription]) -> None:
         m = self.m
-        name, parent = self.body_names[body], self.body_names[int(m.body_parentid[body])]
-        turn = _rotation(m.body_iquat[body])
-        a, b, c = (float(x) for x in m.body_inertia[body])
+        name, parent = self.body_names[body], self.body_names[m.body_parentid[body]]
+        mass, com, lifted = m.body_mass[body], m.body_ipos[body], m.body_gravcomp[body]
         link = LinkDescription(
             name,
             self.where,
             inertial=self.where,
-            mass=float(m.body_mass[body]),
-            com=_vector(m.body_ipos[body]),
-            inertia=rotate(turn, (a, 0.0, 0.0, b, 0.0, c)),
-            compensated_mass=float(m.body_gravcomp[body] * m.body_mass[body]),
-            compensated_com=_vector(m.body_ipos[body]) if m.body_gravcomp[body] else ZERO,
+            mass=mass,
+            com=com,
+            inertia=from_principal(_rotation(m.body_iquat[body]), m.body_inertia[body]),
+            compensated_mass=lifted * mass,
+            compensated_com=com if lifted else ZERO,
         )
-        pose: Transform = (_rotation(m.body_quat[body]), _vector(m.body_pos[body]))
-        first, count = int(m.body_jntadr[body]), int(m.body_jntnum[body])
+        pose: Transform = (_rotation(m.body_quat[body]), m.body_pos[body])
+        first, count = m.body_jntadr[body], m.body_jntnum[body]
         anchor = ZERO
         for j in range(first, first + count):
             joint = self.joints[j]
-            if joint.type.floating:
-                pose, here = (IDENTITY, ZERO), ZERO  # its qpos is the pose itself
+            kind = joint.type
+            if kind.floating:
+                pose, here = IDENTITY_TRANSFORM, ZERO  # its qpos is the pose itself
             else:
-                here = _vector(m.jnt_pos[j]) if joint.kind != "prismatic" else anchor
-            start = int(m.jnt_qposadr[j])
+                here = m.jnt_pos[j] if joint.kind != "prismatic" else anchor
             at = transform_compose(pose, (IDENTITY, subtract(here, anchor)))
-            at = transform_compose(at, _back(joint, float(m.qpos0[start])))
+            reference = m.qpos0[m.jnt_qposadr[j]]
+            if kind.nq == 1 and reference:
+                at = transform_compose(at, _back(joint, reference))
             last = j == first + count - 1
             child = link if last else LinkDescription(f"{name}/{joint.name}", self.where, massless=True, hidden=True)
             edges.append(JointDescription(joint, joint.name, self.where, parent, child.name, at[1], at[0]))
             if not last:
                 links.append(child)
-            parent, pose, anchor = child.name, (IDENTITY, ZERO), here
+            parent, pose, anchor = child.name, IDENTITY_TRANSFORM, here
         link.offset = negate(anchor) if anchor != ZERO else ZERO
         if not count:
             edges.append(JointDescription(None, f"{name}/weld", self.where, parent, name, pose[1], pose[0]))
@@ -257,36 +258,37 @@ class _Reader:
         m = self.m
         kinds = {member(self.mujoco, "mjtGeom", key): kind for key, kind in _SHAPES.items()}
         names = self._names("geom", m.ngeom, lambda i: f"{self.body_names[m.geom_bodyid[i]]}/geom{i}")
-        paired = {int(g) for g in (*m.pair_geom1, *m.pair_geom2)}
-        no_contact = self.m.is_off("CONTACT")
+        paired = {*m.pair_geom1, *m.pair_geom2} if m.npair else ()
+        mask = 0 if m.is_off("CONTACT") else 0x7FFFFFFF
         for g in range(m.ngeom):
-            kind = "plane" if g == self.terrain_geom else kinds.get(int(m.geom_type[g]))
-            touches = bool(m.geom_contype[g] or m.geom_conaffinity[g] or g in paired)
+            kind = "plane" if g == self.terrain_geom else kinds.get(m.geom_type[g])
+            contype, conaffinity, body = m.geom_contype[g], m.geom_conaffinity[g], m.geom_bodyid[g]
+            touches = contype or conaffinity or g in paired
             if kind is None or (kind == "hull" and (self.meshes == "ignore" or not touches)):
                 continue
-            size = [float(x) for x in m.geom_size[g][: _SIZES[kind]]] + [0.0] * (3 - _SIZES[kind])
+            size, used = m.geom_size[g], _SIZES[kind]
             self.geom_names[g] = names[g]
-            links[self.body_names[m.geom_bodyid[g]]].geometries.append(
+            links[self.body_names[body]].geometries.append(
                 Geometry(
                     names[g],
                     kind,  # type: ignore[arg-type]
                     WORLD,
-                    self.body_names[m.geom_bodyid[g]],
-                    vector3(size),
-                    _vector(m.geom_pos[g]),
+                    self.body_names[body],
+                    size if used == 3 else vector3((*size[:used], *ZERO[used:])),
+                    m.geom_pos[g],
                     _rotation(m.geom_quat[g]),
-                    **(self._hull(int(m.geom_dataid[g])) if kind == "hull" else {}),
-                    friction=_vector(m.geom_friction[g]),
-                    contype=0 if no_contact else int(m.geom_contype[g]) & 0x7FFFFFFF,
-                    conaffinity=0 if no_contact else int(m.geom_conaffinity[g]) & 0x7FFFFFFF,
-                    condim=int(m.geom_condim[g]),
-                    priority=int(m.geom_priority[g]),
-                    margin=float(m.geom_margin[g]),
-                    gap=float(m.geom_gap[g]),
-                    solmix=float(m.geom_solmix[g]),
-                    solref=_floats(m.geom_solref[g][:2]),  # type: ignore[arg-type]
-                    solimp=_floats(m.geom_solimp[g][:5]),  # type: ignore[arg-type]
-                    inverse_weight=_floats(m.body_invweight0[m.geom_bodyid[g]]),  # type: ignore[arg-type]
+                    **(self._hull(m.geom_dataid[g]) if kind == "hull" else {}),
+                    friction=m.geom_friction[g],
+                    contype=contype & mask,
+                    conaffinity=conaffinity & mask,
+                    condim=m.geom_condim[g],
+                    priority=m.geom_priority[g],
+                    margin=m.geom_margin[g],
+                    gap=m.geom_gap[g],
+                    solmix=m.geom_solmix[g],
+                    solref=m.geom_solref[g],
+                    solimp=m.geom_solimp[g],
+                    inverse_weight=m.body_invweight0[body],
                 )
             )
 
@@ -301,7 +303,7 @@ class _Reader:
         if self.terrain_geom is None:
             return []
         m, field = self.m, int(self.m.geom_dataid[self.terrain_geom])
-        x, y, top, base = _floats(m.hfield_size[field])
+        x, y, top, base = m.hfield_size[field]
         rows, columns = int(m.hfield_nrow[field]), int(m.hfield_ncol[field])
         start = int(m.hfield_adr[field])
         heights = np.array(m.raw.hfield_data[start : start + rows * columns], dtype=float).reshape(rows, columns)
@@ -348,7 +350,7 @@ class _Reader:
         names = [name if name not in links else f"{name}/site" for name in names]
         for s, name in enumerate(names):
             body = links[self.body_names[m.site_bodyid[s]]]
-            body.sites.append((name, _vector(m.site_pos[s]), _rotation(m.site_quat[s])))
+            body.sites.append((name, m.site_pos[s], _rotation(m.site_quat[s])))
         return names
 
     def sensors(self, names: Names) -> list[Sensor]:
@@ -383,17 +385,17 @@ class _Reader:
                     key.activation[actuator.name] = float(m.key_act[k][int(m.actuator_actadr[i])])
             for i, body in enumerate(self._mocap_bodies):
                 poses = [m.raw.key_mpos[k].reshape(-1, 3)[i], m.raw.key_mquat[k].reshape(-1, 4)[i]]
-                key.mocap[self.body_names[body]] = (*_floats(poses[0]), *_floats(poses[1]))
+                key.mocap[self.body_names[body]] = (*poses[0].tolist(), *poses[1].tolist())
             keys.append(key)
         return keys
 
-    def _state(self, name: str, qpos: list[float], qvel: list[float]) -> KeyframeDescription:
+    def _state(self, name: str, qpos: Sequence[float], qvel: Sequence[float]) -> KeyframeDescription:
         key = KeyframeDescription(name, {})
         for j, joint in self.joints.items():
-            q, v = int(self.m.jnt_qposadr[j]), int(self.m.jnt_dofadr[j])
-            key.q[joint.name] = _floats(qpos[q : q + joint.type.nq])
-            rate = _floats(qvel[v : v + joint.type.nv])
-            if joint.type.floating:
+            q, v, kind = self.m.jnt_qposadr[j], self.m.jnt_dofadr[j], joint.type
+            key.q[joint.name] = tuple(qpos[q : q + kind.nq])
+            rate = tuple(qvel[v : v + kind.nv])
+            if kind.floating:
                 # MuJoCo's linear velocity is in world axes; ours is in the body's.
                 turn = _rotation(qpos[q + 3 : q + 7])
                 rate = (*apply_transposed(turn, vector3(rate[:3])), *rate[3:])
@@ -413,18 +415,18 @@ class _Reader:
             return []
         pairs = []
         for p in range(m.npair):
-            first, second = int(m.pair_geom1[p]), int(m.pair_geom2[p])
+            first, second = m.pair_geom1[p], m.pair_geom2[p]
             if first in self.geom_names and second in self.geom_names:
                 pairs.append(
                     ContactPair(
                         self.geom_names[first],
                         self.geom_names[second],
-                        friction=_floats(m.pair_friction[p]),  # type: ignore[arg-type]
-                        condim=int(m.pair_dim[p]),
-                        margin=float(m.pair_margin[p]),
-                        gap=float(m.pair_gap[p]),
-                        solref=_floats(m.pair_solref[p][:2]),  # type: ignore[arg-type]
-                        solimp=_floats(m.pair_solimp[p][:5]),  # type: ignore[arg-type]
+                        friction=m.pair_friction[p],
+                        condim=m.pair_dim[p],
+                        margin=m.pair_margin[p],
+                        gap=m.pair_gap[p],
+                        solref=m.pair_solref[p],
+                        solimp=m.pair_solimp[p],
                     )
                 )
         return pairs
@@ -440,14 +442,8 @@ def _first_body(mujoco: Any) -> int:
 
 def _back(joint: Joint, reference: float) -> Transform:
     """Return the motion that undoes MuJoCo's reference position: the joint turns or slides by qpos - ref."""
-    if joint.type.nq != 1 or not reference:
-        return IDENTITY, ZERO
     rotation, position = joint.type.transform(joint, [-reference])
     return tidy(rotation), position
-
-
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(map(float, values))
 
 
 def _vector(values: Any) -> Vec3:
@@ -455,12 +451,10 @@ def _vector(values: Any) -> Vec3:
     return (float(x), float(y), float(z))
 
 
-def _rotation(quaternion: Any) -> Mat3:
-    w, x, y, z = (float(c) for c in quaternion)
-    if (abs(w), x, y, z) == (1.0, 0.0, 0.0, 0.0):
-        return IDENTITY
+def _rotation(quaternion: Sequence[float]) -> Mat3:
+    w, x, y, z = quaternion
     if not 0.5 < math.hypot(w, x, y, z) < 2.0:
         # MuJoCo normalizes quaternions, but numbers beyond all bounds overflow on the way.
         problem = f"an orientation is ({w:g} {x:g} {y:g} {z:g})"
         raise ModelError(problem, remedy="it must be a unit quaternion")
-    return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))
+    return matrix_of(w, x, y, z)

@@ -1,14 +1,52 @@
 """A model that MuJoCo compiled, as Python lists: reading numbers one by one from its arrays takes much longer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+_COUNTS = (
+    "nq",
+    "nv",
+    "nu",
+    "nbody",
+    "njnt",
+    "ngeom",
+    "nsite",
+    "ntendon",
+    "neq",
+    "nsensor",
+    "nkey",
+    "nexclude",
+    "npair",
+)
+_BODIES = (
+    *("body_parentid", "body_jntadr", "body_jntnum", "body_mocapid", "body_mass", "body_gravcomp", "body_pos"),
+    *("body_quat", "body_ipos", "body_iquat", "body_inertia", "body_invweight0", "jnt_type", "jnt_bodyid"),
+    *("jnt_qposadr", "jnt_dofadr", "jnt_limited", "jnt_actfrclimited", "jnt_actgravcomp", "jnt_pos", "jnt_axis"),
+    *("jnt_range", "jnt_stiffness", "jnt_stiffnesspoly", "jnt_springyield", "jnt_margin", "jnt_solref", "jnt_solimp"),
+    *("dof_damping", "dof_dampingpoly", "dof_frictionloss", "dof_armature", "dof_solref", "dof_solimp", "qpos0"),
+    *("qpos_spring", "geom_type", "geom_bodyid", "geom_contype", "geom_conaffinity", "geom_condim", "geom_priority"),
+    *("geom_sameframe", "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_margin", "geom_gap"),
+    *("geom_solmix", "geom_solref", "geom_solimp", "site_sameframe"),
+)
+_ACTUATORS = (
+    *("actuator_plugin", "actuator_ctrlnum", "actuator_trntype", "actuator_dyntype", "actuator_gaintype"),
+    *("actuator_biastype", "actuator_trnid", "actuator_group", "actuator_ctrllimited", "actuator_forcelimited"),
+    *("actuator_actlimited", "actuator_actearly", "actuator_gear", "actuator_gainprm", "actuator_biasprm"),
+    *("actuator_dynprm", "actuator_ctrlrange", "actuator_forcerange", "actuator_actrange", "actuator_lengthrange"),
+    *("actuator_acc0", "actuator_cranklength", "actuator_outadr", "actuator_ctrladr", "actuator_armature"),
+    *("actuator_damping", "actuator_dampingpoly", "actuator_delay"),
+)
+
 
 class Compiled:
-    """A compiled model whose arrays are lists, converted when they are first used.
+    """A compiled model whose arrays are lists of numbers, and whose tables are lists of tuples.
+
+    What is read of every robot is converted at once, since asking for fields one by one takes longer than to convert
+    them; the rest when it is first used.
 
     Attributes:
         raw: the compiled model, with arrays.
@@ -16,35 +54,59 @@ class Compiled:
 
     def __init__(self, raw: Any, mujoco: Any):
         self.raw = raw
+        self.__dict__.update(zip(_COUNTS, attrgetter(*_COUNTS)(raw), strict=True))
+        self._take(_BODIES)
+        if self.nu:
+            self._take(_ACTUATORS)
         flags = int(raw.opt.disableflags)
-        self._off = frozenset(name for name, bit in disable_flags(mujoco) if flags & bit)
+        self._off = {name for name, bit in disable_flags(mujoco) if flags & bit}
+        if "CONSTRAINT" in self._off:
+            self._off.update(_CONSTRAINTS)
         for kind in ("geom", "site"):
             self._take_same_frames(mujoco, kind)
 
+    def _take(self, fields: tuple[str, ...]) -> None:
+        """Convert those of several fields that this version of MuJoCo has."""
+        names, values = _present(type(self.raw), fields)
+        self.__dict__.update(zip(names, map(_listed, values(self.raw)), strict=True))
+
     def _take_same_frames(self, mujoco: Any, kind: str) -> None:
         """Place shapes or sites that are within rounding of a frame of their body where MuJoCo has them: just there."""
-        raw, same = self.raw, getattr(self.raw, f"{kind}_sameframe")
-        inertia, rotation = (member(mujoco, "mjtSameFrame", f"mjSAMEFRAME_{x}") for x in ("INERTIA", "INERTIAROT"))
-        principal = same == inertia
-        turned = principal | (same == rotation)
-        if not turned.any():
+        same = getattr(self, f"{kind}_sameframe")
+        inertia = member(mujoco, "mjtSameFrame", "mjSAMEFRAME_INERTIA")
+        rotation = member(mujoco, "mjtSameFrame", "mjSAMEFRAME_INERTIAROT")
+        turned = [i for i, flag in enumerate(same) if flag in (inertia, rotation)]
+        if not turned:
             return
-        bodies = getattr(raw, f"{kind}_bodyid")
-        for name, where in (("pos", principal), ("quat", turned)):
-            own, frames = getattr(raw, f"{kind}_{name}"), getattr(raw, f"body_i{name}")[bodies]
-            off = where & (np.abs(own - frames).max(1, initial=0.0) > ROUNDED)
-            if off.any():
-                setattr(self, f"{kind}_{name}", np.where(off[:, None], frames, own).tolist())
+        bodies = getattr(self, f"{kind}_bodyid")
+        for name, where in (("pos", [i for i in turned if same[i] == inertia]), ("quat", turned)):
+            own, frames = getattr(self, f"{kind}_{name}"), getattr(self, f"body_i{name}")
+            for i in where:
+                frame = frames[bodies[i]]
+                if own[i] != frame and any(abs(a - b) > ROUNDED for a, b in zip(own[i], frame, strict=True)):
+                    own[i] = frame
 
     def is_off(self, flag: str) -> bool:
         """Return whether the file disables a part of the physics; without constraints, all of them."""
-        return bool(self._off) and (flag in self._off or (flag in _CONSTRAINTS and "CONSTRAINT" in self._off))
+        return flag in self._off
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.raw, name)
-        value = value.tolist() if isinstance(value, np.ndarray) else value
-        setattr(self, name, value)
+        value = _listed(value) if isinstance(value, np.ndarray) else value
+        self.__dict__[name] = value
         return value
+
+
+def _listed(array: np.ndarray) -> list[Any]:
+    rows = array.tolist()
+    return list(map(tuple, rows)) if array.ndim == 2 else rows
+
+
+@cache
+def _present(model: type, fields: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Any], Iterable[np.ndarray]]]:
+    """Return those of the fields that a compiled model has in this version of MuJoCo, and what gets them all."""
+    names = tuple(name for name in fields if hasattr(model, name))
+    return names, attrgetter(*names)
 
 
 ROUNDED = 1e-12
@@ -72,6 +134,8 @@ def unique_names(mujoco: Any, m: Any, kind: str, count: int, fallback: Callable[
         return []
     code = member(mujoco, "mjtObj", f"mjOBJ_{kind.upper()}")
     names = [mujoco.mj_id2name(m, code, index) or "" for index in range(count)]
+    if all(names):
+        return names
     used = {name for name in names if name}
     found = []
     for index, name in enumerate(names):

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from adjoin.io.mjcf_compiled import Compiled, member
 from adjoin.model.equality import EqualityConstraint
@@ -12,7 +12,7 @@ from adjoin.model.fluid import VACUUM, FluidShape, Medium
 from adjoin.model.joint import Joint, Mat3
 from adjoin.model.parts import Actuator
 from adjoin.model.tendon import Tendon, Waypoint
-from adjoin.spatial.rotation import from_quaternion, quaternion_normalize, tidy
+from adjoin.spatial.rotation import matrix_of
 from adjoin.spatial.vector import IDENTITY, ZERO, vector3
 
 FREE = (-math.inf, math.inf)
@@ -60,58 +60,52 @@ class Mechanism:
 
     # Actuators
 
-    @cached_property
-    def _dynamics(self) -> dict[int, str]:
-        return {self._member("mjtDyn", f"mjDYN_{key.upper()}"): key for key in _DYNAMICS}
-
     def actuator(self, i: int) -> Actuator:
         """Return an actuator that is supported."""
-        m = self.m
-        out = int(m.actuator_outadr[i]) if hasattr(m, "actuator_outadr") else i
-        kinds = self._dynamics
-        gain_kind, bias_kind = int(m.actuator_gaintype[i]), int(m.actuator_biastype[i])
-        gain, bias = _floats(m.actuator_gainprm[i]), _floats(m.actuator_biasprm[i])
-        muscle = (*_floats(m.actuator_lengthrange[out]), float(m.actuator_acc0[out]))
-        affine_gain = gain_kind == self._member("mjtGain", "mjGAIN_AFFINE")
-        is_muscle = gain_kind == self._member("mjtGain", "mjGAIN_MUSCLE")
-        is_stretched = bias_kind == self._member("mjtBias", "mjBIAS_MUSCLE")
-        is_affine = bias_kind == self._member("mjtBias", "mjBIAS_AFFINE")
-        clamped = m.actuator_ctrllimited[i] and not self.m.is_off("CLAMPCTRL")
-        group_off = int(m.opt.disableactuator) >> int(m.actuator_group[i]) & 1 if m.actuator_group[i] >= 0 else 0
+        m, codes = self.m, _drive_codes(self.mujoco)
+        out = m.actuator_outadr[i] if hasattr(m, "actuator_outadr") else i
+        gain_kind, bias_kind = m.actuator_gaintype[i], m.actuator_biastype[i]
+        gain, bias = m.actuator_gainprm[i], m.actuator_biasprm[i]
+        is_muscle, is_stretched = gain_kind == codes.muscle_gain, bias_kind == codes.muscle_bias
+        muscle = (*m.actuator_lengthrange[out], m.actuator_acc0[out]) if is_muscle or is_stretched else ()
+        clamped = m.actuator_ctrllimited[i] and not m.is_off("CLAMPCTRL")
+        group = m.actuator_group[i]
+        group_off = m.opt.disableactuator >> group & 1 if group >= 0 else 0
         return Actuator(
             self.names.actuators[i],
             gain=1.0 if is_muscle else gain[0],
-            bias=vector3(bias[:3]) if is_affine else ZERO,
-            control_range=_pair(m.actuator_ctrlrange[i]) if clamped else FREE,
-            force_range=_pair(m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else FREE,
-            gain_slope=(gain[1], gain[2]) if affine_gain else (0.0, 0.0),
-            dynamics=kinds[int(m.actuator_dyntype[i])],  # type: ignore[arg-type]
-            dynamics_constants=vector3(_floats(m.actuator_dynprm[i])[:3]),
-            activation_range=_pair(m.actuator_actrange[i]) if m.actuator_actlimited[i] else FREE,
+            bias=bias[:3] if bias_kind == codes.affine_bias else ZERO,
+            control_range=m.actuator_ctrlrange[i] if clamped else FREE,
+            force_range=m.actuator_forcerange[i] if m.actuator_forcelimited[i] else FREE,
+            gain_slope=gain[1:3] if gain_kind == codes.affine_gain else (0.0, 0.0),
+            dynamics=codes.dynamics[m.actuator_dyntype[i]],  # type: ignore[arg-type]
+            dynamics_constants=m.actuator_dynprm[i][:3],
+            activation_range=m.actuator_actrange[i] if m.actuator_actlimited[i] else FREE,
             early=int(m.actuator_actearly[i]),
             muscle_gain=(*gain[:9], *muscle) if is_muscle else (),
             muscle_bias=(*bias[:9], *muscle) if is_stretched else (),
-            enabled=0 if group_off or self.m.is_off("ACTUATION") else 1,
-            **self._transmission(i, _floats(m.actuator_gear[out]), float(m.actuator_cranklength[out])),
+            enabled=0 if group_off or m.is_off("ACTUATION") else 1,
+            **self._transmission(codes, i, m.actuator_gear[out], m.actuator_cranklength[out]),
         )
 
-    def _transmission(self, i: int, gear: tuple[float, ...], crank: float) -> dict[str, Any]:
-        kind, (first, second) = int(self.m.actuator_trntype[i]), (int(x) for x in self.m.actuator_trnid[i])
+    def _transmission(self, codes: "_DriveCodes", i: int, gear: tuple[float, ...], crank: float) -> dict[str, Any]:
+        kind, (first, second) = self.m.actuator_trntype[i], self.m.actuator_trnid[i]
         sites = self.names.sites
-        if kind == self._member("mjtTrn", "mjTRN_TENDON"):
+        if kind == codes.tendon:
             return {"tendon": self.names.tendons[first], "gear": gear[:1]}
-        if kind == self._member("mjtTrn", "mjTRN_SITE"):
+        if kind == codes.site:
             return {"site": sites[first], "gear": gear[:6], "reference": sites[second] if second >= 0 else ""}
-        if kind == self._member("mjtTrn", "mjTRN_SLIDERCRANK"):
+        if kind == codes.slider_crank:
             parts = {"site": sites[first], "reference": sites[second]}
             return {**parts, "gear": gear[:1], "crank_length": crank}
-        if kind == self._member("mjtTrn", "mjTRN_BODY"):
+        if kind == codes.body:
             return {"body": self.names.bodies[first], "gear": gear[:1]}
         joint = self.names.joints[first]
-        axes = "mixed" if joint.type.floating else "body"
-        if kind == self._member("mjtTrn", "mjTRN_JOINTINPARENT") and joint.type.nv > 1:
+        type_ = joint.type
+        axes = "mixed" if type_.floating else "body"
+        if kind == codes.joint_in_parent and type_.nv > 1:
             axes = "parent"
-        return {"joint": joint.name, "gear": gear[: joint.type.nv], "axes": axes}
+        return {"joint": joint.name, "gear": gear[: type_.nv], "axes": axes}
 
     # Tendons
 
@@ -217,7 +211,7 @@ class Mechanism:
 
     def equalities(self) -> list[EqualityConstraint]:
         """Return what is held together, without what is not supported."""
-        if self.m.is_off("EQUALITY"):
+        if not self.m.neq or self.m.is_off("EQUALITY"):
             return []
         kinds = {self._member("mjtEq", f"mjEQ_{key.upper()}"): key for key in EQUALITIES}
         found = []
@@ -279,17 +273,47 @@ class Mechanism:
         )
 
 
+class _DriveCodes(NamedTuple):
+    """Numbers that MuJoCo has for types of actuators."""
+
+    muscle_gain: int
+    affine_gain: int
+    muscle_bias: int
+    affine_bias: int
+    tendon: int
+    site: int
+    slider_crank: int
+    body: int
+    joint_in_parent: int
+    dynamics: dict[int, str]
+
+
+@cache
+def _drive_codes(mujoco: Any) -> _DriveCodes:
+    """Return the numbers of types of actuators in this version of MuJoCo."""
+    return _DriveCodes(
+        member(mujoco, "mjtGain", "mjGAIN_MUSCLE"),
+        member(mujoco, "mjtGain", "mjGAIN_AFFINE"),
+        member(mujoco, "mjtBias", "mjBIAS_MUSCLE"),
+        member(mujoco, "mjtBias", "mjBIAS_AFFINE"),
+        member(mujoco, "mjtTrn", "mjTRN_TENDON"),
+        member(mujoco, "mjtTrn", "mjTRN_SITE"),
+        member(mujoco, "mjtTrn", "mjTRN_SLIDERCRANK"),
+        member(mujoco, "mjtTrn", "mjTRN_BODY"),
+        member(mujoco, "mjtTrn", "mjTRN_JOINTINPARENT"),
+        {member(mujoco, "mjtDyn", f"mjDYN_{key.upper()}"): key for key in _DYNAMICS},
+    )
+
+
 _DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
 EQUALITIES = ("connect", "weld", "joint", "tendon")
 """Kinds of equalities that are supported."""
 
 
-def rotation_of(quaternion: Any) -> Mat3:
+def rotation_of(quaternion: Sequence[float]) -> Mat3:
     """Return the rotation matrix of a quaternion of any length but zero."""
-    w, x, y, z = map(float, quaternion)
-    if (w, x, y, z) == (1.0, 0.0, 0.0, 0.0):
-        return IDENTITY
-    return tidy(from_quaternion(quaternion_normalize((w, x, y, z))))
+    w, x, y, z = quaternion
+    return matrix_of(w, x, y, z)
 
 
 def _floats(values: Any) -> tuple[float, ...]:

@@ -48,6 +48,9 @@ _ASKING = {
     "contact": "num",
     "numeric": "size",
 }
+# What is bounded: only these elements, and those with these attributes, can ask for more than they list.
+_CHECKED_TAGS = {*_COUNTED, *_ASKING, "material", "camera", "model", "body", "attach"}
+_CHECKED_ATTRIBUTES = {"nsample", "builtin"}
 _VERTEX_NUMBERS = 20
 """What a vertex of a built-in mesh counts for: its share of faces, hull and inertia."""
 _SPECIAL = re.compile(r"""[&<>"'\n\r\t]""")
@@ -107,6 +110,9 @@ class _Scan:
     open_models: list[str] = field(default_factory=list)
     attached: dict[str, tuple[int, int]] = field(default_factory=dict)
     camera_sensors: int = 0
+    looks: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+    places: list[Location] = field(default_factory=list)
 
     def beside(self, element: Element) -> list[Path]:
         """Return the folder of the file that an element is in, if it was included from another."""
@@ -132,16 +138,14 @@ def scan(root: Element, files: Files, *, colors: bool = False) -> Scanned:
     Raises:
         ModelError: files that are missing or refused, include cycles, sizes beyond reason.
     """
-    state = _Scan(files, top=root.where.file, colors=colors)
+    looks = _LOOKS - {"material"} if colors else _LOOKS
+    state = _Scan(files, top=root.where.file, colors=colors, looks=looks)
     _prepare(root, state)
-    lines: list[str] = []
-    places: list[Location] = []
-    _write(root, lines, places)
-    return Scanned("\n".join(lines), state.assets, places, state.addresses)
+    return Scanned("\n".join(state.lines), state.assets, state.places, state.addresses)
 
 
 def _prepare(root: Element, state: _Scan) -> None:
-    """Make a document one that the compiler can be given."""
+    """Make a document one that the compiler can be given, and write it."""
     _expand(root, state, [])
     sensors = [sensor for group in root.all("sensor") for sensor in group.all("rangefinder")]
     state.camera_sensors += sum("camera" in sensor.attributes for sensor in sensors)
@@ -167,7 +171,8 @@ def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
         if state.elements > xml.MAX_ELEMENTS:
             child.fail(f"the file has more than {xml.MAX_ELEMENTS} elements with all that it includes")
         if child.tag != "include":
-            _expand(child, state, open_files)
+            if child.children:
+                _expand(child, state, open_files)
             children.append(child)
             continue
         state.includes += 1
@@ -189,11 +194,47 @@ def _expand(element: Element, state: _Scan, open_files: list[str]) -> None:
 
 
 def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -> None:
-    looks = _LOOKS - {"material"} if state.colors else _LOOKS
-    element.children = [child for child in element.children if child.tag not in looks]
-    if not state.colors:
-        element.attributes.pop("material", None)
-    elif element.tag == "material":
+    """Check an element and those in it, leave looks out, and write what is left."""
+    tag, attributes = element.tag, element.attributes
+    if element.children:
+        element.children = [child for child in element.children if child.tag not in state.looks]
+    if not state.colors and "material" in attributes:
+        del attributes["material"]
+    default = default or tag == "default"
+    if tag in _CHECKED_TAGS or not _CHECKED_ATTRIBUTES.isdisjoint(attributes):
+        copies = _check(element, state, copies, default)
+    else:
+        state.copies += copies
+        if state.copies > xml.MAX_ELEMENTS:
+            raise _too_many_copies(element)
+    children = element.children
+    if state.missing:
+        children = [child for child in children if child.attributes.get("mesh") not in state.missing]
+        element.children = children
+    if not _FILE_ATTRIBUTES.isdisjoint(attributes):
+        _read_files(element, state)
+    values = "".join(attributes.values())
+    folded = values.lower()
+    if "nan" in folded or "nf" in folded:
+        _check_finite(element)
+    if _SPECIAL.search(values):
+        written = "".join([f" {key}={quoteattr(value)}" for key, value in attributes.items()])
+    else:
+        written = "".join([f' {key}="{value}"' for key, value in attributes.items()])
+    state.places.append(element.where)
+    if not children:
+        state.lines.append(f"<{tag}{written}/>")
+        return
+    state.lines.append(f"<{tag}{written}>")
+    for child in children:
+        _clean(child, state, copies, default)
+    state.places.append(element.where)
+    state.lines.append(f"</{tag}>")
+
+
+def _check(element: Element, state: _Scan, copies: int, default: bool) -> int:
+    """Bound what an element asks for, and return how many copies of it there are."""
+    if element.tag == "material":
         element.attributes.pop("texture", None)
         element.children = []
     for attribute in _COUNTED.get(element.tag, "").split():
@@ -203,8 +244,7 @@ def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -
         element.fail(f"it makes {copies} copies", f"the limit is {MAX_COPIES}")
     state.copies += copies
     if state.copies > xml.MAX_ELEMENTS:
-        element.fail(f"the file has more than {xml.MAX_ELEMENTS} elements with all copies")
-    default = default or element.tag == "default"
+        raise _too_many_copies(element)
     asked = _asked(element)
     if element.tag == "camera" and state.camera_sensors:  # a range for each of its pixels
         asked += state.camera_sensors * math.prod(_counts(element, "resolution"))
@@ -220,18 +260,25 @@ def _clean(element: Element, state: _Scan, copies: int, default: bool = False) -
         state.bodies += copies * bodies
         if state.bodies > MAX_BODIES:
             element.fail(f"the file has more than {MAX_BODIES} bodies with all copies")
-    if state.missing:
-        element.children = [child for child in element.children if child.attributes.get("mesh") not in state.missing]
+    return copies
+
+
+def _read_files(element: Element, state: _Scan) -> None:
     for attribute in [key for key in element.attributes if key in _FILE_ATTRIBUTES]:
         if element.tag in ("mesh", "model") and element.attributes[attribute] in state.assets:
             continue
         element.attributes[attribute] = _asset(element, attribute, state)
+
+
+def _too_many_copies(element: Element) -> ModelError:
+    return element.error(f"the file has more than {xml.MAX_ELEMENTS} elements with all copies")
+
+
+def _check_finite(element: Element) -> None:
     for attribute, value in element.attributes.items():
-        if ("n" in value or "N" in value) and attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
+        if attribute not in _TEXTS and (odd := _NOT_FINITE.search(value)):
             problem = f"{odd[0].strip()!r} is not a number"
             element.fail(problem, "MuJoCo would treat it as missing", field=attribute)
-    for child in element.children:
-        _clean(child, state, copies, default)
 
 
 def _model(element: Element, state: _Scan) -> str:
@@ -255,18 +302,18 @@ def _model(element: Element, state: _Scan) -> str:
         attached={},
         strip=False,
         open_models=[*state.open_models, str(path)],
+        lines=[],
+        places=[],
     )
     before = inner.copies, inner.bodies
-    lines: list[str] = []
     _prepare(root, inner)
-    _write(root, lines, [])
     for counted in _TOTALS:
         setattr(state, counted, getattr(inner, counted))
     label = element.attributes.setdefault("name", root.attributes.get("model", path.stem))
     state.attached[label] = inner.copies - before[0], inner.bodies - before[1]
     name = f"model{len(state.assets)}.xml"
     state.addresses[name] = element.text("file")
-    state.assets[name] = "\n".join(lines).encode()
+    state.assets[name] = "\n".join(inner.lines).encode()
     return name
 
 
@@ -326,23 +373,6 @@ def _asset(element: Element, attribute: str, state: _Scan) -> str:
     if element.tag in ("mesh", "hfield") and "name" not in element.attributes:
         element.attributes["name"] = Path(address.replace("\\", "/")).stem  # MuJoCo's rule for nameless ones
     return state.names[key]
-
-
-def _write(element: Element, lines: list[str], places: list[Location], depth: int = 0) -> None:
-    attributes = "".join([f" {key}={_quoted(value)}" for key, value in element.attributes.items()])
-    places.append(element.where)
-    if not element.children:
-        lines.append(f"<{element.tag}{attributes}/>")
-        return
-    lines.append(f"<{element.tag}{attributes}>")
-    for child in element.children:
-        _write(child, lines, places, depth + 1)
-    places.append(element.where)
-    lines.append(f"</{element.tag}>")
-
-
-def _quoted(value: str) -> str:
-    return quoteattr(value) if _SPECIAL.search(value) else f'"{value}"'
 
 
 def compile_document(scanned: Scanned, where: Location, findings: Findings | None = None) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """What a compiled MJCF has that Adjoin does not simulate, named in one list."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ def find(mujoco: Any, m: Compiled, refused: Mapping[int, str]) -> list[str]:
         if indices:
             out.append(f"{what} ({names(kind, indices)})")
 
-    known = [member(mujoco, "mjtEq", f"mjEQ_{name}") for name in EQUALITIES]
-    add("equality constraints of flexes", "EQUALITY", [i for i in range(m.neq) if m.eq_type[i] not in known])
+    if m.neq:
+        known = [member(mujoco, "mjtEq", f"mjEQ_{name}") for name in EQUALITIES]
+        add("equality constraints of flexes", "EQUALITY", [i for i in range(m.neq) if m.eq_type[i] not in known])
     if m.ntendon:
         _tendons(mujoco, m, add)
     if getattr(m, "nflex", 0):
@@ -56,7 +58,7 @@ def find(mujoco: Any, m: Compiled, refused: Mapping[int, str]) -> list[str]:
 
 
 def _of_type(types: list[int], kind: int) -> list[int]:
-    return [i for i, other in enumerate(types) if other == kind]
+    return [i for i, other in enumerate(types) if other == kind] if kind in types else []
 
 
 def terrain(mujoco: Any, m: Compiled) -> tuple[int | None, list[int]]:
@@ -91,7 +93,9 @@ def _joints(mujoco: Any, m: Compiled, add: Any) -> None:
 def _nonzero_rows(m: Compiled, name: str) -> list[int]:
     """Return indices whose entry is not zero, in a field that older versions of MuJoCo may not have."""
     values = getattr(m, name, ())
-    return [i for i, row in enumerate(values) if (any(row) if isinstance(row, list) else row)]
+    if not any(values):  # rows of tables, even of zeros, count as something
+        return []
+    return [i for i, row in enumerate(values) if (any(row) if isinstance(row, tuple) else row)]
 
 
 def actuators(mujoco: Any, m: Compiled) -> dict[int, str]:
@@ -103,19 +107,27 @@ def actuators(mujoco: Any, m: Compiled) -> dict[int, str]:
             found.setdefault(i, reason)
 
     def other_than(values: list[int], known: Collection[int]) -> list[int]:
-        return [i for i, value in enumerate(values) if value not in known]
+        return [] if set(values) <= set(known) else [i for i, value in enumerate(values) if value not in known]
 
     if not m.nu:
         return found
     refuse("a plugin", other_than(m.actuator_plugin, (-1,)))
     if hasattr(m, "actuator_ctrlnum"):
         refuse("several controls", other_than(m.actuator_ctrlnum, (1,)))
-    for field, enum, prefix, names, reason in _TYPES:
-        known = [member(mujoco, enum, f"{prefix}_{name}") for name in names]
+    for field, known, reason in _known_types(mujoco):
         refuse(reason, other_than(getattr(m, field), known))
     for name, what in _OWN.items():
         refuse(f"{what} of their own", _nonzero_rows(m, f"actuator_{name}"))
     return found
+
+
+@cache
+def _known_types(mujoco: Any) -> list[tuple[str, frozenset[int], str]]:
+    """Return fields with types of actuators, the numbers of those that are supported, and what is said of others."""
+    return [
+        (field, frozenset(member(mujoco, enum, f"{prefix}_{name}") for name in names), reason)
+        for field, enum, prefix, names, reason in _TYPES
+    ]
 
 
 _OWN = {"armature": "an armature", "damping": "damping", "dampingpoly": "damping", "delay": "a delay"}

@@ -97,7 +97,7 @@ class Files:
             here = Option("folder", "FOLDER", "to say where its files are")
             problem = "the robot was given as text, without a folder"
             element.fail(problem, subject=Subject("file", address), options=[here, *options])
-        candidates = [base / address.replace("\\", "/") for base in bases]
+        candidates = [os.path.join(base, address.replace("\\", "/")) for base in bases]
         return self._first(candidates, [self.folder or bases[0], *self._collection], address, element, options)
 
     def read(self, path: Path, element: Element, limit: int = MAX_FILE_BYTES) -> bytes:
@@ -129,7 +129,7 @@ class Files:
         roots = []
         beside = self._above[0].name.lower() in BESIDE_MESHES if self._above else False
         for folder in self._above[1:]:
-            if beside or any((folder / marker).exists() for marker in MARKERS):
+            if beside or any(os.path.exists(os.path.join(folder, marker)) for marker in MARKERS):
                 roots.append(folder)
             beside = False
         return roots
@@ -181,16 +181,24 @@ class Files:
                 if folder in trusted or (folder / name / "package.xml").is_file()
             )
 
-    def _real(self, folder: Path) -> str:
+    def _real(self, folder: str | Path) -> str:
         """Return a folder with links followed."""
         key = str(folder)
         if key not in self._followed:
             self._followed[key] = os.path.realpath(folder)
         return self._followed[key]
 
+    def _followed_to(self, path: str | Path) -> str:
+        """Return a path with links followed; those of its folder once for all the files in it."""
+        folder, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        real = os.path.join(self._real(folder), name)
+        return os.path.realpath(real) if os.path.islink(real) else real
+
     def _first(
         self,
-        candidates: Sequence[Path],
+        candidates: Sequence[str | Path],
         roots: Sequence[Path],
         address: str,
         element: Element,
@@ -201,19 +209,25 @@ class Files:
         outside = False
         for path in candidates:
             try:
-                real = Path(os.path.realpath(path, strict=False))
-                inside = any(real.is_relative_to(self._real(root)) for root in [*roots, *self.allowed])
-                exists = inside and real.is_file()
+                real = self._followed_to(path)
+                inside = any(_is_within(real, self._real(root)) for root in [*roots, *self.allowed])
+                exists = inside and (os.path.isfile(real) or Path(real).is_file())  # which raises if it is no path
             except (OSError, ValueError):
                 element.fail("this is not a usable path", subject=subject)
             if exists:
-                return real
+                return Path(real)
             outside = outside or not inside
         if outside:
             permit = Option("allow", ["FOLDER"], "to read from there")
             what = "folder" if self.strict else "collection"
             element.fail(f"it is outside the robot's {what}", subject=subject, options=[permit, *options])
         element.fail("it does not exist", subject=subject, options=options)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or in it, both with links followed."""
+    path, folder = os.path.normcase(path), os.path.normcase(folder)
+    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def _literal(name: str) -> str:

@@ -21,7 +21,7 @@ EXPAND = "expand the file first: xacro robot.urdf.xacro > robot.urdf"
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element with its attributes, children and line.
 
@@ -213,7 +213,7 @@ def parse(data: bytes, source: str, *, encoding: str | None = None, findings: Fi
             raise ModelError(f"the file has more than {MAX_ELEMENTS} elements", where=here())
         if len(stack) >= MAX_DEPTH:
             raise ModelError(f"elements are nested more than {MAX_DEPTH} deep", where=here())
-        element = Element(tag, here(), attributes, findings=findings)
+        element = Element(tag, Location(source, parser.CurrentLineNumber + above), attributes, [], findings)
         (stack[-1].children if stack else root).append(element)
         stack.append(element)
 
@@ -241,6 +241,10 @@ def parse(data: bytes, source: str, *, encoding: str | None = None, findings: Fi
     except (LookupError, ValueError) as error:
         # expat asks Python's codecs for encodings it does not know; some refuse with a ValueError.
         raise ModelError(f"not XML: {error}", where=Location(source, 1)) from None
+    finally:
+        # The parser holds the handlers, and they hold it: apart, all of this is freed now and not by the collector.
+        parser.StartElementHandler = parser.EndElementHandler = None
+        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = None
     return root[0]
 
 

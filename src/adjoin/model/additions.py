@@ -3,14 +3,30 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adjoin.model.parts import Actuator, Keyframe
+from adjoin.errors import InputError, ModelError, Subject
+from adjoin.model.equality import EqualityConstraint
+from adjoin.model.parts import Actuator, Geometry, Keyframe
+from adjoin.model.sensor import Sensor
+from adjoin.model.tendon import Tendon
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
 
 
+_KINDS = {
+    "actuators": Actuator,
+    "equalities": EqualityConstraint,
+    "geometries": Geometry,
+    "sensors": Sensor,
+    "tendons": Tendon,
+}
+
+
 def with_part(model: "Model", field: str, part: Any) -> "Model":
     """Return the model with a part in one of its tuples: in the place of that of the same name, else at the end."""
+    kind = _KINDS[field]
+    if not isinstance(part, kind):
+        raise InputError(f"got a {type(part).__name__}; it must be an adjoin.{kind.__name__}")
     parts = list(getattr(model, field))
     names = [item.name for item in parts]
     if part.name in names:
@@ -18,6 +34,17 @@ def with_part(model: "Model", field: str, part: Any) -> "Model":
     else:
         parts.append(part)
     return replace(model, **{field: tuple(parts)})
+
+
+def with_geometry(model: "Model", geometry: Geometry) -> "Model":
+    """Implement `Model.with_geometry`."""
+    changed = with_part(model, "geometries", geometry)
+    body = model.frames[model.frame_index(geometry.link)].body
+    if geometry.body != body:
+        problem = f"body is {geometry.body}, but link {geometry.link!r} is on body {body}"
+        subject = Subject("geometry", geometry.name)
+        raise ModelError(problem, subject=subject, field="body", remedy="-1 is the world")
+    return changed
 
 
 def with_actuator(model: "Model", actuator: Actuator, control: float) -> "Model":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from adjoin.errors import Findings, Location, ModelError, Subject, unknown_name_parts
 from adjoin.model import consistency, flaws, regularity
 from adjoin.model.description import Description, JointDescription, LinkDescription
+from adjoin.model.fluid import Medium
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
@@ -99,10 +100,13 @@ def assemble(
             parts.append(_Part(link.body or name, index, joint, pose))
             index, pose = len(parts) - 1, IDENTITY_TRANSFORM
         # The root's own frame is the base, wherever the joint it hung on had its anchor.
-        pose = transform_compose(pose, (IDENTITY, link.offset if name != start else ZERO))
+        if link.offset != ZERO and name != start:
+            pose = transform_compose(pose, (IDENTITY, link.offset))
         part = world if index == WORLD else parts[index]
         part.links.append(link)
-        part.inertia = inertias.combined(part.inertia, inertias.transformed(pose, (link.mass, link.com, link.inertia)))
+        if link.mass or any(link.inertia):
+            own = inertias.transformed(pose, (link.mass, link.com, link.inertia))
+            part.inertia = inertias.combined(part.inertia, own)
         if link.compensated_mass:
             carried = (link.compensated_mass, link.compensated_com, inertias.ZERO_INERTIA[2])
             part.compensated = inertias.combined(part.compensated, inertias.transformed(pose, carried))
@@ -113,7 +117,7 @@ def assemble(
             frames.append(Frame(site, index, at[1], at[0], kind="site", tree=tree))
         for shape in link.geometries:
             at = transform_compose(pose, (shape.rotation, shape.position))
-            shapes.append(replace(shape, body=index, link=name, position=at[1], rotation=at[0]))
+            shapes.append(shape.placed(index, name, at[1], at[0]))
         for edge in reversed(children[name]):
             at = transform_compose(pose, (edge.rotation, edge.position))
             stack.append((edge.child, index, at, edge.joint, tree))
@@ -136,7 +140,7 @@ def assemble(
 
 def _may_be_singular(part: _Part) -> bool:
     mass, _, inertia = part.inertia
-    return mass <= 0.0 or min(flaws.moments(inertia)) <= 0.0
+    return mass <= 0.0 or (not flaws.is_clearly_physical(inertia) and min(flaws.moments(inertia)) <= 0.0)
 
 
 def _report_singular(model: Model, description: Description, findings: Findings) -> None:
@@ -250,7 +254,7 @@ def _build(
         pairs=tuple(pair for pair in description.pairs if shape_names.issuperset((pair.first, pair.second))),
         tendons=tendons,
         equalities=equalities,
-        medium=replace(description.medium, shapes=tuple(s for s in description.medium.shapes if s.frame in names)),
+        medium=_medium(description.medium, names),
         sensors=tuple(
             s
             for s in description.sensors
@@ -261,6 +265,12 @@ def _build(
         fixture=fixture,
         **description.more,
     )
+
+
+def _medium(medium: Medium, frames: Collection[str]) -> Medium:
+    """Return a medium without the shapes of links that were left out."""
+    kept = tuple(shape for shape in medium.shapes if shape.frame in frames)
+    return medium if kept == medium.shapes else replace(medium, shapes=kept)
 
 
 def _is_kept(part: Waypoint, joints: Collection[str], frames: Collection[str]) -> bool:

@@ -18,24 +18,28 @@ class DisconnectedError(ModelError):
 def check_numbers(description: Description) -> None:
     """Raise where a number is not finite or is too large to compute with, whatever the reader let through."""
 
-    def check(where: Location, subject: Subject, numbers: Iterable[float]) -> None:
+    def check(where: Location, what: str, name: str, numbers: Iterable[float]) -> None:
+        if sum(map(abs, numbers)) <= MAX_NUMBER:  # then each is, and none is nan
+            return
         for number in numbers:
             if not abs(number) <= MAX_NUMBER:
-                limit = f"the limit is {MAX_NUMBER:g}"
+                limit, subject = f"the limit is {MAX_NUMBER:g}", Subject(what, name)
                 raise ModelError(f"{number:g} is too large", where=where, subject=subject, remedy=limit)
 
     for link in description.links:
         numbers = [link.mass, *link.com, *link.inertia, *link.offset]
         for shape in link.geometries:
-            numbers += [*shape.position, *shape.size, *(x for row in shape.rotation for x in row)]
-        for _, position, rotation in link.sites:
-            numbers += [*position, *(x for row in rotation for x in row)]
-        check(link.where, Subject("link", link.name), numbers)
+            x, y, z = shape.rotation
+            numbers += [*shape.position, *shape.size, *x, *y, *z]
+        for _, position, (x, y, z) in link.sites:
+            numbers += [*position, *x, *y, *z]
+        check(link.where, "link", link.name, numbers)
     for edge in description.joints:
-        numbers = [*edge.position, *(x for row in edge.rotation for x in row)]
+        x, y, z = edge.rotation
+        numbers = [*edge.position, *x, *y, *z]
         if edge.joint is not None and edge.joint.mimic is not None:
             numbers += [edge.joint.mimic.multiplier, edge.joint.mimic.offset]
-        check(edge.where, Subject("joint", edge.name), numbers)
+        check(edge.where, "joint", edge.name, numbers)
 
 
 def check_tree(description: Description) -> str:
@@ -44,14 +48,16 @@ def check_tree(description: Description) -> str:
     _unique("joint", description.joints)
     parents: dict[str, JointDescription] = {}
     for edge in description.joints:
-        subject = Subject("joint", edge.name)
         for role, name in (("parent", edge.parent), ("child", edge.child)):
             if name not in links:
                 problem, known = unknown_name_parts("link", "links", name, links)
+                subject = Subject("joint", edge.name)
                 raise ModelError(problem, where=edge.where, subject=subject, field=role, remedy=known)
         if edge.parent == edge.child:
-            raise ModelError(f"it connects link {edge.child!r} to itself", where=edge.where, subject=subject)
+            problem, subject = f"it connects link {edge.child!r} to itself", Subject("joint", edge.name)
+            raise ModelError(problem, where=edge.where, subject=subject)
         if edge.child in parents:
+            subject = Subject("joint", edge.name)
             other = parents[edge.child]
             problem = f"link {edge.child!r} is the child of joint {other.name!r} already (line {other.where.line})"
             raise ModelError(problem, where=edge.where, subject=subject, remedy="a link has one parent")

@@ -51,6 +51,25 @@ def moments(inertia: Symmetric3) -> tuple[float, float, float]:
     return a, b, c
 
 
+def is_clearly_physical(inertia: Symmetric3) -> bool:
+    """Return whether an inertia is physical and positive definite by far more than rounding; False if it is close.
+
+    Sylvester's criterion for the second moments of mass, see `repaired`: where their determinant is above 1e-9 of the
+    cube of their trace, their least eigenvalue is above 1e-9 of it. Most inertias are such, and their `moments`, which
+    take ten times as long, need not be computed.
+    """
+    xx, xy, xz, yy, yz, zz = inertia
+    trace = 0.5 * (xx + yy + zz)
+    if not 1e-90 < trace < 1e90:  # beyond these its cube is not a normal number
+        return False
+    a, b, c, least = trace - xx, trace - yy, trace - zz, 1e-9 * trace
+    if a < least or b < least or c < least:
+        return False
+    if a * b <= xy * xy or a * c <= xz * xz or b * c <= yz * yz:
+        return False
+    return a * b * c - a * yz * yz - b * xz * xz - c * xy * xy - 2.0 * xy * xz * yz > least * trace * trace
+
+
 TAKEN = "taken as it is"
 
 
@@ -75,6 +94,8 @@ def _flaw(link: LinkDescription) -> str | None:
         return None  # a point mass, or nothing; whether that can move is the body's question
     if link.mass == 0.0:
         return "it has inertia but no mass"
+    if is_clearly_physical(link.inertia):
+        return None
     a, b, c = moments(link.inertia)
     spelled = f"principal moments {a:.6g}, {b:.6g}, {c:.6g}"
     if a < -ROUNDING * abs(c) or c <= 0.0:
@@ -106,6 +127,8 @@ def check_body(
         problem = "mass is 0" if any(link.inertial for link in links) else "it has no mass"
         remedy = "a moving link needs a positive mass"
         raise ModelError(problem, where=where, subject=subject, remedy=remedy, options=[ACCEPT_MASS])
+    if is_clearly_physical(inertia):
+        return inertia
     a, b, c = moments(inertia)
     # A body welded from valid parts is valid; only the strict sense of "positive definite" is left to check here.
     if a > 1e-12 * c > 0.0 or "inertia" in accept:

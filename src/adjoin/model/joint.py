@@ -79,9 +79,10 @@ class Joint:
     def __post_init__(self):
         if self.kind not in JOINT_TYPES:
             raise ModelError(f"joint {self.name!r}: kind {self.kind!r} is not one of {', '.join(sorted(JOINT_TYPES))}")
-        for field in ("damping", "friction", "armature", "stiffness"):
-            if not getattr(self, field):
-                object.__setattr__(self, field, (0.0,) * self.type.nv)
+        if not (self.damping and self.friction and self.armature and self.stiffness):
+            for field in ("damping", "friction", "armature", "stiffness"):
+                if not getattr(self, field):
+                    object.__setattr__(self, field, (0.0,) * self.type.nv)
         if not self.spring_reference:
             object.__setattr__(self, "spring_reference", self.type.neutral)
 

@@ -466,8 +466,16 @@ class Model:
         return additions.with_part(self, "tendons", tendon)
 
     def with_geometry(self, geometry: Geometry) -> "Model":
-        """Return the model with a collision shape more; its mass is not added."""
-        return additions.with_part(self, "geometries", geometry)
+        """Return the model with a collision shape more; its mass is not added.
+
+        Args:
+            geometry: the shape; its `link` is the name of a frame, its `body` the index of the body which that is on.
+                A shape of the same name is replaced.
+
+        Raises:
+            ModelError: the shape makes no sense, or its link is on another body.
+        """
+        return additions.with_geometry(self, geometry)
 
     def with_sensor(self, sensor: Sensor) -> "Model":
         """Return the model with a sensor more."""

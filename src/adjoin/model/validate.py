@@ -1,16 +1,16 @@
 """What holds for every model, however it was made: structure, names, sizes, finite numbers."""
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from adjoin.errors import ModelError, Subject, unknown_name_parts
 from adjoin.model.joint import Joint, Mat3
-from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Geometry
+from adjoin.model.parts import GEOMETRY_KINDS, WORLD, Actuator, Body, Geometry
 from adjoin.model.sensor import CONTACT_FIELDS, CONTACT_REDUCTIONS, SENSOR_SIZES, TAXEL, Sensor
-from adjoin.spatial.vector import IDENTITY, cross, dot
+from adjoin.spatial.vector import IDENTITY
 
 if TYPE_CHECKING:
     from adjoin.model.model import Model
@@ -25,7 +25,10 @@ INTEGRATORS = ("", "Euler", "Euler, explicit", "implicitfast", "RK4")
 
 
 def check(model: "Model") -> None:
-    """Raise `ModelError` where the model contradicts itself."""
+    """Raise `ModelError` where the model contradicts itself.
+
+    Parts that `_is_sound_body` and the like find sound in one pass are not looked at field by field.
+    """
     for what, items in (
         ("body", model.bodies),
         ("joint", [body.joint for body in model.bodies]),
@@ -39,6 +42,8 @@ def check(model: "Model") -> None:
     ):
         _unique(what, [item.name for item in items])
     for index, body in enumerate(model.bodies):
+        if _is_sound_body(body, index) and _is_sound_joint(body.joint):
+            continue
         subject = Subject("body", body.name)
         if not WORLD <= body.parent < index:
             remedy = "it must be -1 (the world) or a body before this one"
@@ -52,6 +57,8 @@ def check(model: "Model") -> None:
     count = len(model.bodies)
     for what, items in (("frame", model.frames), ("geometry", model.geometries)):
         for item in items:
+            if WORLD <= item.body < count and _is_pose(item.position, item.rotation):
+                continue
             subject = Subject(what, item.name)
             if not WORLD <= item.body < count:
                 remedy = f"bodies: -1 (the world) to {count - 1}"
@@ -97,8 +104,63 @@ def check(model: "Model") -> None:
     _finite(fixture, "fixture.inertia", model.fixture.inertia, 6)
 
 
+def _is_sound_body(body: Body, index: int) -> bool:
+    com, inertia = body.com, body.inertia
+    return (
+        WORLD <= body.parent < index
+        and len(com) == 3
+        and len(inertia) == 6
+        and math.isfinite(sum(com, body.mass) + sum(inertia))  # a sum is finite only if all its terms are
+        and _is_pose(body.position, body.rotation)
+    )
+
+
+def _is_sound_joint(joint: Joint) -> bool:
+    kind = joint.type
+    rest = joint.spring_reference
+    if joint.constants or kind.constants or joint.lopsided_effort or len(rest) != kind.nq or len(joint.axis) != 3:
+        return False
+    total = sum(rest)
+    for coefficients in (joint.damping, joint.friction, joint.armature, joint.stiffness):
+        if len(coefficients) != kind.nv or min(coefficients) < 0.0:
+            return False
+        total += sum(coefficients)
+    return (
+        math.isfinite(total)
+        and abs(math.hypot(*joint.axis) - 1.0) <= 1e-9
+        and joint.lower <= joint.upper
+        and joint.velocity_limit >= 0.0
+        and joint.effort_limit >= 0.0
+    )
+
+
+def _is_pose(position: Sequence[float], rotation: Mat3) -> bool:
+    if len(position) != 3 or not math.isfinite(sum(position)):
+        return False
+    return rotation == IDENTITY or (list(map(len, rotation)) == [3, 3, 3] and _is_rotation(*_off(rotation)))
+
+
+def _is_sound_shape(shape: Geometry) -> bool:
+    """Return whether the numbers of a shape without vertices are in order."""
+    size = shape.size
+    if shape.vertices or shape.faces or shape.kind == "hull" or len(size) != 3 or min(size) < 0.0:
+        return False
+    numbers = sum(shape.friction) + sum(shape.solref) + sum(shape.solimp)
+    return math.isfinite(sum(size) + numbers + shape.margin + shape.gap + shape.solmix)
+
+
+def _is_sound_drive(actuator: Actuator, size: int) -> bool:
+    gear, bias, constants = actuator.gear, actuator.bias, actuator.dynamics_constants
+    if len(gear) != size or len(bias) != 3 or len(constants) != 3 or actuator.muscle_gain or actuator.muscle_bias:
+        return False
+    return math.isfinite(sum(gear) + sum(bias) + sum(constants) + sum(actuator.gain_slope, actuator.gain))
+
+
 def _unique(what: str, names: Sequence[str]) -> None:
-    seen: set[str] = set()
+    seen = set(names)
+    if len(seen) == len(names) and all(seen):
+        return
+    seen.clear()
     for name in names:
         if not name:
             raise ModelError(f"a {what} has an empty name")
@@ -120,7 +182,13 @@ def _finite(subject: Subject, field: str, numbers: Iterable[float], size: int | 
 def is_flat(vertices: np.ndarray | Sequence[Sequence[float]]) -> bool:
     """Return whether points are in one plane, so that their hull has no volume."""
     points = np.array(vertices)
-    extents = np.linalg.svd(points - points.mean(0), compute_uv=False)
+    points = points - points.mean(0)
+    (xx, xy, xz), (_, yy, yz), (_, _, zz) = (points.T @ points).tolist()
+    trace = xx + yy + zz
+    determinant = xx * yy * zz + 2.0 * xy * xz * yz - xx * yz * yz - yy * xz * xz - zz * xy * xy
+    if 1e-90 < trace < 1e90 and determinant > 1e-9 * trace * trace * trace:
+        return False  # far from flat: the squares of their extents have this determinant
+    extents = np.linalg.svd(points, compute_uv=False)
     return len(points) < 4 or bool(extents[2] <= 1e-9 * extents[0])
 
 
@@ -145,14 +213,24 @@ def _pose(subject: Subject, position: Sequence[float], rotation: Mat3) -> None:
         return
     for row in rotation:
         _finite(subject, "rotation", row, 3)
-    # Rows of a rotation are orthonormal and right-handed; anything else would scale or mirror the robot.
-    a, b, c = rotation
-    lengths = [abs(dot(row, row) - 1.0) for row in rotation]
-    error = max(*lengths, abs(dot(a, b)), abs(dot(b, c)), abs(dot(a, c)))
-    determinant = dot(a, cross(b, c))
-    if error > 1e-9 or determinant < 0:
+    error, determinant = _off(rotation)
+    if not _is_rotation(error, determinant):
         problem = f"rotation is not a rotation matrix (off by {error:.1e}, determinant {determinant:.3g})"
         raise ModelError(problem, subject=subject, field="rotation")
+
+
+def _off(rotation: Mat3) -> tuple[float, float]:
+    """Return how far rows are from orthonormal, and their determinant."""
+    (a, b, c), (d, e, f), (g, h, i) = rotation
+    lengths = abs(a * a + b * b + c * c - 1.0), abs(d * d + e * e + f * f - 1.0), abs(g * g + h * h + i * i - 1.0)
+    products = abs(a * d + b * e + c * f), abs(d * g + e * h + f * i), abs(a * g + b * h + c * i)
+    determinant = a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
+    return max(*lengths, *products), determinant
+
+
+def _is_rotation(error: float, determinant: float) -> bool:
+    """Return whether rows are orthonormal and right-handed; anything else would scale or mirror the robot."""
+    return error <= 1e-9 and determinant >= 0.0
 
 
 def _joint(joint: Joint) -> None:
@@ -259,6 +337,8 @@ def _shapes(model: "Model") -> None:
     frames = dict.fromkeys(frame.name for frame in model.frames)
     shapes = dict.fromkeys(shape.name for shape in model.geometries)
     for shape in model.geometries:
+        if shape.kind in GEOMETRY_KINDS and shape.link in frames and _is_sound_shape(shape):
+            continue
         subject = Subject("geometry", shape.name)
         if shape.kind not in GEOMETRY_KINDS:
             kinds = f"kinds: {', '.join(GEOMETRY_KINDS)}"
@@ -269,8 +349,9 @@ def _shapes(model: "Model") -> None:
         _finite(subject, "size", shape.size, 3)
         if min(shape.size) < 0.0:
             raise _negative(subject, "size", min(shape.size))
-        for vertex in shape.vertices:
-            _finite(subject, "vertices", vertex, 3)
+        if not (set(map(len, shape.vertices)) <= {3} and math.isfinite(sum(map(sum, shape.vertices)))):
+            for vertex in shape.vertices:
+                _finite(subject, "vertices", vertex, 3)
         if (shape.kind == "hull") != bool(shape.vertices):
             problem = f"a {shape.kind} has {len(shape.vertices)}"
             raise ModelError(
@@ -311,8 +392,7 @@ def _faces(subject: Subject, shape: Geometry) -> None:
     raise ModelError("faces are not those of its vertices", subject=subject, field="faces", remedy=remedy)
 
 
-def _known(subject: Subject, field: str, what: str, name: str, names: Iterable[str]) -> None:
-    names = list(names)
+def _known(subject: Subject, field: str, what: str, name: str, names: Collection[str]) -> None:
     if name not in names:
         problem, known = unknown_name_parts(what, f"{what}s", name, names)
         raise ModelError(problem, subject=subject, field=field, remedy=known)
@@ -327,7 +407,7 @@ def _one_axis(subject: Subject, field: str, model: "Model", name: str) -> None:
 
 
 def _tendons(model: "Model") -> None:
-    frames = [frame.name for frame in model.frames]
+    frames = dict.fromkeys(frame.name for frame in model.frames)
     for tendon in model.tendons:
         subject = Subject("tendon", tendon.name)
         kinds = [part.kind for part in tendon.path]
@@ -352,11 +432,12 @@ def _tendons(model: "Model") -> None:
 
 
 def _equalities(model: "Model") -> None:
+    frames = dict.fromkeys(frame.name for frame in model.frames)
     names = {
-        "connect": [frame.name for frame in model.frames],
-        "weld": [frame.name for frame in model.frames],
-        "joint": [joint.name for joint in model.joints],
-        "tendon": [tendon.name for tendon in model.tendons],
+        "connect": frames,
+        "weld": frames,
+        "joint": dict.fromkeys(joint.name for joint in model.joints),
+        "tendon": dict.fromkeys(tendon.name for tendon in model.tendons),
     }
     for equality in model.equalities:
         subject = Subject("equality", equality.name)
@@ -388,15 +469,21 @@ def _contact_sensor(subject: Subject, sensor: Sensor) -> None:
 
 
 def _sensors(model: "Model") -> None:
-    frames = [frame.name for frame in model.frames]
-    owners = {"joint": model.joints, "ball": model.joints, "tendon": model.tendons, "actuator": model.actuators}
+    if not model.sensors:
+        return
+    frames = dict.fromkeys(frame.name for frame in model.frames)
+    joints = dict.fromkeys(joint.name for joint in model.joints)
+    owners: dict[str, Collection[str]] = {"joint": joints, "ball": joints}
+    owners["tendon"] = [tendon.name for tendon in model.tendons]
+    owners["actuator"] = [actuator.name for actuator in model.actuators]
+    shapes = dict.fromkeys(shape.name for shape in model.geometries)
     for sensor in model.sensors:
         subject = Subject("sensor", sensor.name)
         if sensor.kind not in SENSOR_SIZES:
             known = f"kinds: {', '.join(SENSOR_SIZES)}"
             raise ModelError(f"kind {sensor.kind!r} is unknown", subject=subject, field="kind", remedy=known)
         what = next((owner for owner in owners if sensor.kind.startswith(owner)), "frame")
-        names = frames if what == "frame" else [item.name for item in owners[what]]
+        names = owners.get(what, frames)
         if sensor.kind == "contact":
             _contact_sensor(subject, sensor)
         if sensor.kind in ("contact", "tactile", "user") and sensor.slots < 1:
@@ -404,7 +491,7 @@ def _sensors(model: "Model") -> None:
         if sensor.kind == "tactile" and sensor.slots > 3:
             raise ModelError(f"slots is {sensor.slots}", subject=subject, field="slots", remedy="it must be at most 3")
         if sensor.kind.startswith("geom") or sensor.kind == "contact":
-            what, names = "geometry", [shape.name for shape in model.geometries]
+            what, names = "geometry", shapes
         if not sensor.kind.startswith("e_") and sensor.kind not in ("clock", "user"):
             for target in sensor.target.splitlines() or [""] * (sensor.kind != "contact"):
                 _known(subject, "target", "joint" if what == "ball" else what, target, names)
@@ -439,8 +526,11 @@ def _sensors(model: "Model") -> None:
 
 
 def _actuators(model: "Model") -> None:
+    if not model.actuators:
+        return
     joints = {body.joint.name: body.joint for body in model.bodies}
-    frames = [frame.name for frame in model.frames]
+    frames = dict.fromkeys(frame.name for frame in model.frames)
+    tendons = dict.fromkeys(tendon.name for tendon in model.tendons)
     for actuator in model.actuators:
         subject = Subject("actuator", actuator.name)
         targets = [field for field in ("joint", "tendon", "site", "body") if getattr(actuator, field)]
@@ -453,19 +543,20 @@ def _actuators(model: "Model") -> None:
             _known(subject, "joint", "joint", actuator.joint, joints)
             size = joints[actuator.joint].type.nv
         elif actuator.tendon:
-            _known(subject, "tendon", "tendon", actuator.tendon, [tendon.name for tendon in model.tendons])
+            _known(subject, "tendon", "tendon", actuator.tendon, tendons)
         else:
             _known(subject, targets[0], "frame", actuator.site or actuator.body, frames)
             size = 6 if actuator.site and not actuator.crank_length else 1
         if actuator.reference:
             _known(subject, "reference", "frame", actuator.reference, frames)
-        _finite(subject, "gear", actuator.gear, size)
-        _finite(subject, "gain", [actuator.gain, *actuator.gain_slope])
-        _finite(subject, "bias", actuator.bias, 3)
-        _finite(subject, "dynamics_constants", actuator.dynamics_constants, 3)
-        for field in ("muscle_gain", "muscle_bias"):
-            if getattr(actuator, field):
-                _finite(subject, field, getattr(actuator, field), 12)
+        if not _is_sound_drive(actuator, size):
+            _finite(subject, "gear", actuator.gear, size)
+            _finite(subject, "gain", [actuator.gain, *actuator.gain_slope])
+            _finite(subject, "bias", actuator.bias, 3)
+            _finite(subject, "dynamics_constants", actuator.dynamics_constants, 3)
+            for field in ("muscle_gain", "muscle_bias"):
+                if getattr(actuator, field):
+                    _finite(subject, field, getattr(actuator, field), 12)
         for field in ("control_range", "force_range", "activation_range"):
             low, high = getattr(actuator, field)
             if not low <= high:

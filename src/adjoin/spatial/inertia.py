@@ -6,7 +6,7 @@ The rotational inertia is its six entries (xx, xy, xz, yy, yz, zz), in the axes 
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Spatial, Transform, transform_point
 from adjoin.spatial.scalar import Scalar
-from adjoin.spatial.vector import ZERO, Matrix3, Vector3
+from adjoin.spatial.vector import IDENTITY, ZERO, Matrix3, Vector3
 
 Symmetric3 = tuple[Scalar, Scalar, Scalar, Scalar, Scalar, Scalar]
 Inertia = tuple[Scalar, Vector3, Symmetric3]
@@ -31,7 +31,24 @@ def symmetric_add(a: Symmetric3, b: Symmetric3) -> Symmetric3:
 
 def rotate(r: Matrix3, s: Symmetric3) -> Symmetric3:
     """Return R S Rᵀ: the same tensor in the axes that R leads to."""
+    if r is IDENTITY:
+        return symmetric_add(s, ZERO_INERTIA[2])  # as the products would, without a sign of zeros
     return from_matrix(vector.multiply(vector.multiply(r, to_matrix(s)), vector.transpose(r)))
+
+
+def from_principal(r: Matrix3, moments: Vector3) -> Symmetric3:
+    """Return R diag(moments) Rᵀ: an inertia given along its principal axes, in the axes that R leads to."""
+    a, b, c = moments
+    (xa, xb, xc), (ya, yb, yc), (za, zb, zc) = r
+    ax, bx, cx, ay, by, cy, az, bz, cz = xa * a, xb * b, xc * c, ya * a, yb * b, yc * c, za * a, zb * b, zc * c
+    return (
+        ax * xa + bx * xb + cx * xc,
+        ax * ya + bx * yb + cx * yc,
+        ax * za + bx * zb + cx * zc,
+        ay * ya + by * yb + cy * yc,
+        ay * za + by * zb + cy * zc,
+        az * za + bz * zb + cz * zc,
+    )
 
 
 def point_mass(mass: Scalar, at: Vector3) -> Symmetric3:

@@ -7,7 +7,7 @@ import math
 
 from adjoin.spatial.angles import angle_over_sine, cosine, sinc
 from adjoin.spatial.scalar import Scalar, cos, is_number, select, sin, sqrt
-from adjoin.spatial.vector import IDENTITY, Matrix3, Vector3, add, cross, dot, matrix3, multiply, scale
+from adjoin.spatial.vector import IDENTITY, Matrix3, Vector3, add, cross, dot, multiply, scale
 
 Quaternion = tuple[Scalar, Scalar, Scalar, Scalar]
 
@@ -134,18 +134,41 @@ def quaternion_along(m: Matrix3) -> Quaternion:
     return (w, x, y, z)
 
 
-def tidy(m: Matrix3, tolerance: float = 2e-15) -> Matrix3:
+TIDIED = 2e-15
+"""How close to 0, 1 or -1 an entry of a rotation is rounding."""
+
+
+def tidy(m: Matrix3) -> Matrix3:
     """Set entries of a float matrix within rounding of 0, 1 and -1 to these, so that kernels see the zeros."""
+    if m is IDENTITY or (isinstance(m, tuple) and m == IDENTITY):
+        return IDENTITY
+    (a, b, c), (d, e, f), (g, h, i) = m
+    return (
+        (_tidied(a), _tidied(b), _tidied(c)),
+        (_tidied(d), _tidied(e), _tidied(f)),
+        (_tidied(g), _tidied(h), _tidied(i)),
+    )
 
-    def clean(x: float) -> float:
-        nearest = float(round(x))
-        return nearest + 0.0 if abs(x - nearest) <= tolerance else x
 
-    return IDENTITY if isinstance(m, tuple) and m == IDENTITY else matrix3([[clean(x) for x in row] for row in m])
+def _tidied(x: float) -> float:
+    if TIDIED < abs(x) < 1.0 - TIDIED:
+        return x
+    if x == 0.0:
+        return 0.0
+    nearest = float(round(x))
+    return nearest + 0.0 if abs(x - nearest) <= TIDIED else x
+
+
+def matrix_of(w: float, x: float, y: float, z: float) -> Matrix3:
+    """Return the tidied matrix of a quaternion in floats, of any length but zero."""
+    if (abs(w), x, y, z) == IDENTITY_QUATERNION:
+        return IDENTITY
+    n = math.sqrt(w * w + x * x + y * y + z * z)
+    return tidy(from_quaternion((w / n, x / n, y / n, z / n)))
 
 
 def compose(a: Matrix3, b: Matrix3) -> Matrix3:
     """Return a b in floats, tidied."""
-    if a == IDENTITY or b == IDENTITY:
-        return tidy(b if a == IDENTITY else a)
-    return tidy(multiply(a, b))
+    if a is IDENTITY or a == IDENTITY:
+        return tidy(b)
+    return tidy(a if b == IDENTITY else multiply(a, b))

@@ -59,7 +59,9 @@ def transpose(m: Matrix3) -> Matrix3:
 
 def apply(m: Matrix3, a: Vector3) -> Vector3:
     """Return m a."""
-    return (dot(m[0], a), dot(m[1], a), dot(m[2], a))
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = m
+    x, y, z = a
+    return (xx * x + xy * y + xz * z, yx * x + yy * y + yz * z, zx * x + zy * y + zz * z)
 
 
 def apply_transposed(m: Matrix3, a: Vector3) -> Vector3:
@@ -69,11 +71,13 @@ def apply_transposed(m: Matrix3, a: Vector3) -> Vector3:
 
 def multiply(m: Matrix3, n: Matrix3) -> Matrix3:
     """Return m n."""
-    columns = transpose(n)
+    # Written out: calls of `dot` would take most of the time, of loading robots and of tracing.
+    (a, b, c), (d, e, f), (g, h, i) = n
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = m
     return (
-        (dot(m[0], columns[0]), dot(m[0], columns[1]), dot(m[0], columns[2])),
-        (dot(m[1], columns[0]), dot(m[1], columns[1]), dot(m[1], columns[2])),
-        (dot(m[2], columns[0]), dot(m[2], columns[1]), dot(m[2], columns[2])),
+        (xx * a + xy * d + xz * g, xx * b + xy * e + xz * h, xx * c + xy * f + xz * i),
+        (yx * a + yy * d + yz * g, yx * b + yy * e + yz * h, yx * c + yy * f + yz * i),
+        (zx * a + zy * d + zz * g, zx * b + zy * e + zz * h, zx * c + zy * f + zz * i),
     )
 
 
