@@ -1,5 +1,6 @@
 """Several processes that learn together: what they add up, average and share. One process alone changes nothing."""
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -75,6 +76,9 @@ def joined(device: torch.device) -> Iterator[None]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    # Its functions take the group there is at import as a default. Imported later, they keep the group and its threads
+    # after it is destroyed, and Python aborts if one of these frees a tensor while it ends.
+    importlib.import_module("torch.distributed.nn.functional")
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
