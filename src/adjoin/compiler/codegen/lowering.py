@@ -77,6 +77,7 @@ class Lowering:
 
     def same_condition(self, node: Expr, like: Expr) -> None:
         """Remember that a parameter stands for a condition, if that is the same in all lanes."""
+        self.conditions.pop(node, None)  # a body may be that of several loops
         if like in self.conditions:
             self.conditions[node] = self.conditions[like]
 

@@ -87,7 +87,7 @@ class _Allocation:
         self.evicted: dict[Expr, int] = {}  # and where
 
         for position, node in enumerate(order):
-            for operand in operands[position]:
+            for operand in dict.fromkeys(operands[position]):
                 if operand in self.evicted and position in late and not can_reload(operand):
                     self.store(operand)
                     self.spills.late.setdefault(position, []).append(operand)

@@ -8,6 +8,7 @@ is a scan that runs the other way over the history of the carry). The code of a 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from adjoin.compiler.ir import pytree as tree
@@ -49,6 +50,7 @@ class LoopBody:
             processor has in hand. The body itself keeps the carry where it does not hold.
         detached: whether its results are constants to every derivative.
         kept: the histories after a step.
+        schedules: for sets of results that are wanted, what to compute; see `schedule`.
     """
 
     graph: Graph
@@ -67,6 +69,7 @@ class LoopBody:
     proceed: Expr | None = None
     detached: bool = False
     kept: list[Expr] = field(default_factory=list)
+    schedules: dict[frozenset[int], Any] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, outer: Graph, length: int | str, reverse: bool = False) -> "LoopBody":
@@ -119,6 +122,11 @@ class LoopBody:
             self.outputs += [[value] for value in parts]
             self.recorded.append([*range(first, len(self.outputs))])
 
+    @cached_property
+    def has_rules(self) -> bool:
+        """Whether there are `implicit` nodes in the closed body, those of loops in it included."""
+        return any(node.op == "implicit" or (node.op == "scan" and node.data.has_rules) for node in self.graph.nodes)
+
     def keep_history(self, position: int, initial: list[Expr]) -> None:
         """Carry along what an array of the carry is before each step; to be called before the first write to it."""
         array, length = self.carry[position], self.length
@@ -137,7 +145,10 @@ class LoopBody:
         assert outer is not None
         self.captures = list(self.graph.captures.values())
         self.graph.closed = True
-        captured = list(self.graph.captures)
+        return self.node(outer, initial, list(self.graph.captures), streams)
+
+    def node(self, outer: Graph, initial: list[Expr], captured: list[Expr], streams: list[Expr]) -> Expr:
+        """A scan node of the closed body, in any graph."""
         arrays = [value for value in captured if value.kind in ELEMENT]
         before = [reader for value in initial if value.kind in ELEMENT for reader in consume(value)]
         node = outer.fresh("scan", (*initial, *captured, *streams, *before), self, TUPLE)

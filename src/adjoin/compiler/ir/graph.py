@@ -25,6 +25,9 @@ from adjoin.errors import TraceError
 
 Scalar = Union["Expr", float, torch.Tensor]
 
+RECREATED = ("const", "integer", "boolean", "length", "constants")
+"""Operations whose nodes a loop body has itself, instead of capturing them."""
+
 
 class Graph:
     """The nodes of one function or loop body, in the order in which they were made.
@@ -102,7 +105,7 @@ class Graph:
 
     def capture(self, value: "Expr") -> "Expr":
         """The stand-in, in this body, for a scalar of a graph around it."""
-        if value.op in ("const", "integer", "boolean", "length", "constants"):
+        if value.op in RECREATED:
             again = self.node(value.op, (), value.data, value.kind)
             again.width = value.width
             return again

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from adjoin.compiler.ir.control_flow import LoopBody, split_scan
-from adjoin.compiler.ir.graph import Expr, Graph, apply, as_number
+from adjoin.compiler.ir.graph import RECREATED, Expr, Graph, apply, as_number
 from adjoin.compiler.ir.implicit import Rule
 from adjoin.compiler.ir.kinds import ARRAY, TUPLE
 from adjoin.compiler.ir.op import OPS
@@ -98,12 +98,8 @@ def rebuild_node(node: Expr, args: list[Expr], graph: Graph) -> Expr:
 
 def has_rules(targets: Sequence[Expr]) -> bool:
     """Whether there are `implicit` nodes behind the targets, those inside of loops included."""
-    for node in reachable(targets):
-        if node.op == "implicit":
-            return True
-        if node.op == "scan" and has_rules([*node.data.results, *[x for output in node.data.outputs for x in output]]):
-            return True
-    return False
+    nodes = reachable(targets)
+    return any(node.op == "implicit" or (node.op == "scan" and node.data.has_rules) for node in nodes)
 
 
 def copy_node(
@@ -132,9 +128,12 @@ def copy_node(
 
 def _copy_scan(node: Expr, args: list[Expr], graph: Graph, without_rules: bool, record_carry: bool) -> Expr:
     old: LoopBody = node.data
+    initial, captured, streams = split_scan(node, args)
+    same = not (record_carry and keeps_record(old)) and not (without_rules and old.has_rules)
+    if same and not any(value.op in RECREATED for value in captured):
+        return old.node(graph, initial, captured, streams)
     new = LoopBody.begin(graph, old.length, old.reverse)
     mapping = {old.counter: new.counter}
-    initial, captured, streams = split_scan(node, args)
     for parameter, value in zip(old.carry, initial, strict=True):
         mapping[parameter] = new.add_carry(value)
     record = []

@@ -155,6 +155,9 @@ def _needs(node: Expr, scans: dict[Expr, ScanSchedule], live: set[Expr] | None =
 
 def _schedule_scan(node: Expr, wanted: set[int]) -> ScanSchedule:
     body: LoopBody = node.data
+    known = body.schedules.get(frozenset(wanted))
+    if known is not None:
+        return known
     outputs = [i for i in range(len(body.outputs)) if len(body.results) + i in wanted]
     carry = sorted(i for i in wanted if i < len(body.results))
     while True:
@@ -169,4 +172,5 @@ def _schedule_scan(node: Expr, wanted: set[int]) -> ScanSchedule:
     used.update(parameter for parameter in (body.where, body.count) if parameter is not None)
     captures = [i for i, parameter in enumerate(body.captures) if parameter in used]
     streams = [i for i, element in enumerate(body.elements) if not used.isdisjoint(element)]
-    return ScanSchedule(body, carry, captures, streams, outputs, schedule)
+    found = body.schedules[frozenset(wanted)] = ScanSchedule(body, carry, captures, streams, outputs, schedule)
+    return found

@@ -12,7 +12,7 @@ from adjoin.compiler.runtime.cpu.transpose import TransposingMemory
 LARGE_PROGRAM = 20_000  # nodes from which LLVM is spared most of the register allocation; below, it does better itself
 REGISTERS = 128  # values that large programs keep alive
 REPEATS = 0  # operations to compute a value again: the cache gives it back as fast
-BLOCK = 100  # nodes of a basic block of them: LLVM takes time that grows with the square of a block
+BLOCK = 400  # nodes of a basic block of them: LLVM's time grows with the square of a block, and of their number
 
 
 class ThreadStorage(Storage):
@@ -48,6 +48,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     storage = ThreadStorage(w, layout, words)
     large = _largest(program.schedule) > LARGE_PROGRAM
     memory = TransposingMemory(w, layout, load_at_start=not large)
+    memory.place_outputs(len(program.inputs), program.outputs)
     limits = (REGISTERS, BLOCK, REPEATS) if large else ()
     renderer = Renderer(program, w, memory, storage, *limits)
     w.line("  br label %blocks")
@@ -57,6 +58,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     w.line("  %more = icmp ult i64 %first, %end\n  br i1 %more, label %block, label %done")
     w.label("block")
     w.line("  store i64 %first, ptr %here")
+    memory.begin_block()
     for i, spec in enumerate((*program.inputs, *program.outputs)):
         memory.prefetch(i, spec, i >= len(program.inputs))
     if large:
@@ -65,6 +67,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     w.lines[patch] = w.lines[patch].replace("%NEXT", f"%{w.block}")
     w.line(f"  %next = add i64 %first, {lane.width}\n  br label %blocks")
     w.label("done")
+    memory.end_blocks()
     w.line("  ret void")
     head = "define void @kernel(ptr noalias %words, i64 %begin, i64 %end, ptr noalias %workspace) #0 {"
     bits = max(128, lane.width * lane.bits)

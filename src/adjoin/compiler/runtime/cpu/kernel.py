@@ -1,6 +1,7 @@
 """Compile a program for a CPU, load it, and run it over a batch with threads."""
 
 import ctypes
+import itertools
 import os
 import struct
 import sys
@@ -20,14 +21,13 @@ from adjoin.compiler.runtime.backend import PreparedLaunch, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu import openmp
 from adjoin.compiler.runtime.cpu.frame import render
+from adjoin.compiler.runtime.cpu.pages import with_huge_pages
 from adjoin.compiler.runtime.fork import ForkSafeLock
 from adjoin.compiler.runtime.llvm import initialize, machine, parse
 
-HUGE_PAGE = 2 << 20  # bytes
-_HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE of Linux
 WORTHWHILE = 200_000  # vector instructions from which a second thread pays
-TURN = 100_000  # vector instructions that a thread does at a time, at least
-TILE = 256  # environments that it takes at a time where they need fewer; a multiple of every vector width
+TURN = 10_000  # vector instructions that a thread does at a time, at least
+TILE = 64  # environments that it takes at a time where they need fewer; a multiple of every vector width
 
 
 @dataclass(frozen=True)
@@ -176,47 +176,27 @@ class LoadedCode:
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
     ) -> None:
         """Run over a batch, with as many threads as pay and as torch has; see `Executable`."""
-        for output in outputs:
-            _ask_for_huge_pages(output)
         addresses, strides, _copies = tensor_words(self.program, inputs, outputs, batch)
-        constants = self.pack_constants(*strides, *integers, batch)
-        if self._is_small(batch) or torch.get_num_threads() == 1:
-            self._launcher(constants, integers)(addresses)
-            return
-        arguments = self.pack_addresses(*addresses) + bytes(8) + constants
-        size = self._workspace(integers)
-        threads = min(torch.get_num_threads(), -(-batch // self.tile))
-        stride = max(1, batch // (threads * 8 * self.tile)) * self.tile
-        space = torch.empty(size * threads, dtype=torch.uint8)
-        buffer = ctypes.create_string_buffer(arguments, len(arguments))
-        if openmp.run(self.address, ctypes.addressof(buffer), batch, stride, space.data_ptr(), size, threads):
-            return
-        parts = iter(range(0, batch, stride))
-
-        def work() -> None:
-            space = torch.empty(size, dtype=torch.uint8)
-            for first in parts:  # threads take turns: next() of a range iterator is atomic
-                self.function(arguments, first, min(first + stride, batch), space.data_ptr())
-
-        pool = _pool(os.getpid(), threads - 1)
-        futures = [pool.submit(work) for _ in range(threads - 1)]
-        work()
-        for future in futures:
-            future.result()
+        self._launcher(strides, outputs, batch, integers)(addresses)
 
     def prepare(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
     ) -> PreparedLaunch | None:
-        """Prepare launches that one thread does, on tensors that need no copies; see `Executable`."""
+        """Prepare launches on tensors that need no copies; see `Executable`."""
         addresses, strides, _ = tensor_words(self.program, inputs, outputs, batch)
-        copied = addresses != [tensor.data_ptr() for tensor in (*inputs, *outputs)]
-        if copied or not self._is_small(batch) or any(_is_huge(output) for output in outputs):
+        if addresses != [tensor.data_ptr() for tensor in (*inputs, *outputs)]:
             return None
-        return self._launcher(self.pack_constants(*strides, *integers, batch), integers)
+        return self._launcher(strides, outputs, batch, integers)
 
-    def _is_small(self, batch: int) -> bool:
-        """Whether a batch is not worth a second thread."""
-        return batch * self.cost <= WORTHWHILE or batch <= self.tile
+    def _launcher(
+        self, strides: Sequence[int], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
+    ) -> PreparedLaunch:
+        """A launch, given the addresses of the tensors."""
+        constants = self.pack_constants(*strides, *integers, batch)
+        launch = self._alone(constants, integers)
+        if batch * self.cost > WORTHWHILE and batch > self.tile:
+            launch = self._together(launch, constants, batch, integers)
+        return with_huge_pages(launch, outputs)
 
     def _workspace(self, integers: Sequence[int]) -> int:
         """Bytes of workspace that a thread needs."""
@@ -225,8 +205,8 @@ class LoadedCode:
         elements = self.binary.workspace_elements(self.program.integers, integers)
         return elements * self.lane.width * self.lane.bits // 8
 
-    def _launcher(self, constants: bytes, integers: Sequence[int]) -> PreparedLaunch:
-        """A launch by this thread alone, of the addresses of the tensors."""
+    def _alone(self, constants: bytes, integers: Sequence[int]) -> PreparedLaunch:
+        """A launch by this thread."""
         whole, pack = self.whole, self.pack_addresses
         size = self._workspace(integers)
         if not size:
@@ -240,22 +220,63 @@ class LoadedCode:
 
         return launch
 
+    def _together(self, alone: PreparedLaunch, constants: bytes, batch: int, integers: Sequence[int]) -> PreparedLaunch:
+        """A launch by as many threads as torch has then."""
+        size, pack, rest = self._workspace(integers), self.pack_addresses, bytes(8) + constants
+        teams: dict[int, openmp.Team] = {}
+        most = -(-batch // self.tile)
 
-def _is_huge(tensor: torch.Tensor) -> bool:
-    return tensor.nbytes >= 2 * HUGE_PAGE and sys.platform == "linux"
+        def launch(addresses: Iterable[int]) -> None:
+            threads = min(torch.get_num_threads(), most)
+            if threads == 1:
+                alone(addresses)
+                return
+            team = teams.get(threads)
+            if team is None:
+                bounds = divide(batch, threads, self.tile, self.lane.width)
+                team = teams[threads] = openmp.Team(self.address, bounds, size, threads)
+            space = torch.empty(size * threads, dtype=torch.uint8) if size else None
+            words = pack(*addresses) + rest
+            if not team.run(words, space.data_ptr() if space is not None else 0):
+                self._run_in_pool(team, words)
+
+        return launch
+
+    def _run_in_pool(self, team: openmp.Team, words: bytes) -> None:
+        """Run with threads of Python."""
+        pieces = iter([*itertools.pairwise(team.bounds)])
+
+        def work() -> None:
+            space = torch.empty(team.size, dtype=torch.uint8)
+            for first, end in pieces:  # threads take turns: next() of a list's iterator is atomic
+                self.function(words, first, end, space.data_ptr())
+
+        pool = _pool(os.getpid(), team.threads - 1)
+        futures = [pool.submit(work) for _ in range(team.threads - 1)]
+        work()
+        for future in futures:
+            future.result()
 
 
-def _ask_for_huge_pages(tensor: torch.Tensor) -> None:
-    """Spare a large new tensor most of its page faults, which can cost more than what is written to it."""
-    if _is_huge(tensor):
-        start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
-        length = (tensor.data_ptr() + tensor.nbytes - start) // HUGE_PAGE * HUGE_PAGE
-        _c_library().madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _HUGE_PAGE_ADVICE)  # only advice
+def divide(batch: int, threads: int, tile: int, width: int) -> list[int]:
+    """Return where the pieces of a batch begin, as many in the share of each thread, and the end of the batch.
 
+    In each share the first are large and the last are small: those cost few turns, and these let all threads end at
+    once.
 
-@lru_cache(maxsize=1)
-def _c_library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+    Args:
+        batch: number of environments.
+        threads: how many.
+        tile: environments of a small piece.
+        width: those of a vector, which are in one piece.
+    """
+    vectors = -(-batch // width)
+    shares = [vectors * thread // threads for thread in range(threads + 1)]
+    halvings = max(1, (vectors // threads // (tile // width)).bit_length())
+    bounds = []
+    for first, end in itertools.pairwise(shares):
+        bounds += [(end - ((end - first) >> halving)) * width for halving in range(halvings)]
+    return [*bounds, batch]
 
 
 @lru_cache(maxsize=4)
