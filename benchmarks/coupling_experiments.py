@@ -32,7 +32,7 @@ class Lift:
         ground = Collider("plane", stiffness=400.0, damping=0.05, friction=0.5)
         material = SolidMaterial("neo_hookean", 400.0, 2e4, 0.3, drag=5.0)
         self.solid = Solid(mesh, material, DT, colliders=(pad, pad, ground))
-        self.simulator = adjoin.Simulator(self.model, dt=DT, ground=False, limits=False)
+        self.simulator = adjoin.Simulator(self.model, dt=DT, pairs=[], limits=False)
         links = [Link(frame, (0.0, offset, 0.045)) for frame, offset in PADS]
         self.world = CoupledWorld(self.simulator, self.solid, [*links, Link()])
         corner = torch.tensor([REACH - SIDE / 2, -SIDE / 2, 0.0], dtype=torch.float64)

@@ -22,6 +22,15 @@ ROBOTS = {  # name in the results: robot, batch, millions of steps a second of M
     "panda": ("Panda", 8192, "13.1"),
 }
 
+CPU_ROBOTS = {
+    "anymal": "ANYmal C",
+    "g1": "G1",
+    "h1": "H1",
+    "panda": "Panda",
+    "shadow_hand": "Shadow hand",
+    "aloha": "Aloha",
+}
+
 HEAD = """\
 # Performance
 
@@ -112,6 +121,20 @@ def robots_on_a_gpu(figures: dict[str, Any]) -> str:
     return f"## Robots with all their shapes on a GPU, no options\n\n{table(heads, rows)}\n{note}"
 
 
+def robots_on_a_core(figures: dict[str, Any]) -> str:
+    rows = []
+    for name, robot in CPU_ROBOTS.items():
+        kinds = [f"a step {how}, f64, {way}" for how in ("alone", "batch 256") for way in ("forward", "backward")]
+        what = [*kinds, "a step of MuJoCo", "cold compile"]
+        rows.append([robot, *[digits(figures[f"{name}: {key}"]["value"]) for key in what]])
+    ways = [f"{way}{how}" for how in (", alone", ", 256") for way in ("forward", "backward")]
+    heads = ["µs a step, float64", *ways, "MuJoCo 4.0.0", "compile, s"]
+    note = (
+        "Files of MuJoCo's Menagerie, in contact, by Newton's method, one or 256 at once; step and gradient compile.\n"
+    )
+    return f"## Robots with all their shapes on one core, no options\n\n{table(heads, rows)}\n{note}"
+
+
 def simulation_on_a_core(paper: dict[str, Any]) -> str:
     place, rows = paper["steps"].index(STEPS), paper["rows"]
 
@@ -145,12 +168,12 @@ def simulation_on_a_gpu(result: dict[str, Any]) -> str:
     return f"## Simulation of chosen points of contact on a GPU\n\n{table(heads, rows)}"
 
 
-def held_to_bars(title: str, found: dict[str, Any], *sections: str) -> str:
-    """Figures that have a bar, of some sections or all."""
+def held_to_bars(title: str, found: dict[str, Any]) -> str:
+    """Figures that have a bar."""
     rows = []
     for result in found.values():
         for name, figure in result["figures"].items():
-            if "bar" in figure and (not sections or figure.get("section") in sections):
+            if "bar" in figure:
                 rows.append([name, shown(figure), figure["bar"], beside(figure)])
     columns = 4 if any(row[3] for row in rows) else 3
     return f"## {title}\n\n{table(['figure', 'value', 'bar', 'peer'][:columns], [row[:columns] for row in rows])}"
@@ -183,16 +206,17 @@ def parts() -> Iterator[str]:
     dynamics, simulation = results("dynamics"), results("simulation")
     yield HEAD
     yield robots_on_a_gpu(results("robots")["robots_h200"]["figures"])
+    yield robots_on_a_core(results("robots")["robots_cpu"]["figures"])
     yield dynamics_on_a_core(dynamics["dynamics_cpu"]["figures"])
     yield dynamics_on_a_gpu(dynamics["dynamics_h200"]["figures"])
     yield simulation_on_a_core(simulation["simulation_cpu"]["paper"])
     yield simulation_on_a_gpu(simulation["simulation_h200"])
     yield held_to_bars("Identification on one core", results("identification"))
     control = results("motion_control")["motion_control_cpu"]["figures"]
-    last = {name: figure for name, figure in control.items() if "CMA-ES" not in name or name.endswith("to 1e-06 m")}
+    told = ("d, to 1e-06 m", "median", "optimum", "converged", "Crocoddyl")
+    last = {name: figure for name, figure in control.items() if name.endswith(told)}
     yield held_to_bars("Motion control on one core", {"motion_control_cpu": {"figures": last}})
     yield held_to_bars("Continua on an H200", {"continuum_h200": results("continuum")["continuum_h200"]})
-    yield held_to_bars("Cold compile times on one core", {"simulation_cpu": simulation["simulation_cpu"]}, "compile")
     yield missed(results(""))
 
 

@@ -3,10 +3,10 @@
     python benchmarks/robots.py --save FOLDER FILE.xml ...     models and states in contact, which needs MuJoCo
     python benchmarks/robots.py --models FOLDER [--device cuda] [--json] [--out FILE]
 
-A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. On a CPU it is one environment in float64
-on one core, beside MuJoCo from the same state where it is installed. On a GPU it is float32, from states whose
-velocities differ by 0.01 under the same control, or, "moving", by 0.3 and with noise in the controls, after 64 steps;
-steps there are semi-implicit, whatever the file says. Gradients are those of the sum of all states.
+A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. On a CPU it is one environment and a
+batch in float64 on one core, beside MuJoCo from the same state, which steps one at a time. On a GPU it is float32, from
+states whose velocities differ by 0.01 under the same control, or, "moving", by 0.3 and with noise in the controls,
+after 64 steps; steps there are semi-implicit, whatever the file says. Gradients are those of the sum of all states.
 """
 
 import json
@@ -24,6 +24,7 @@ import adjoin
 
 STEPS = 32
 BATCHES = (4096, 8192)
+TOGETHER = 256  # environments of a batch on one core
 BARS = {  # name of the file of the model: batch, millions of steps a second forward, with gradient
     "ant": (4096, 80.0, 15.0),
     "humanoid": (8192, 40.0, 6.0),
@@ -120,14 +121,15 @@ def measure(report: Report, robot: Robot) -> None:
     most = 10.0 if robot.device == "cpu" else 20.0
     report.add(f"{robot.name}: cold compile", time.perf_counter() - began, "s", at_most=most)
     if robot.device == "cpu":
-        forward = seconds(lambda: robot.sim.rollout(first, controls), "cpu", 30)
-        both = seconds(lambda: robot.gradient(first, controls), "cpu", 10)
-        report.add(f"{robot.name}: a step alone, f64, forward", 1e6 * forward / STEPS, "µs")
-        report.add(f"{robot.name}: a step alone, f64, backward", 1e6 * (both - forward) / STEPS, "µs")
         theirs = mujoco_seconds(robot)
         report.add(f"{robot.name}: a step of MuJoCo", 1e6 * theirs / STEPS, "µs")
-        report.add(f"{robot.name}: forward over MuJoCo's step", forward / theirs, "", at_most=1.0)
-        report.add(f"{robot.name}: backward over MuJoCo's step", (both - forward) / theirs, "", at_most=3.0)
+        for label, batch, bars in (("alone", 1, (1.0, 3.0)), (f"batch {TOGETHER}", TOGETHER, (0.2, 0.6))):
+            state, controls = robot.state(batch, 0.01, 0.0)
+            forward = seconds(lambda s=state, u=controls: robot.sim.rollout(s, u), "cpu", 10) / batch
+            both = seconds(lambda s=state, u=controls: robot.gradient(s, u), "cpu", 10) / batch
+            for way, took, bar in zip(("forward", "backward"), (forward, both - forward), bars, strict=True):
+                report.add(f"{robot.name}: a step {label}, f64, {way}", 1e6 * took / STEPS, "µs")
+                report.add(f"{robot.name}: {way} over MuJoCo's step, {label}", took / theirs, "", at_most=bar)
         return
     for label, velocity, control in (("", 0.01, 0.0), (", moving", 0.3, 0.1)):
         for batch in BATCHES:

@@ -31,7 +31,7 @@ def main(quick: bool = False, folder: Path | None = None) -> Path:
     pad = Collider("box", (0.021, 0.005, 0.021), stiffness=400.0, damping=0.05, friction=1.0, thickness=1e-3)
     ground = Collider("plane", stiffness=400.0, damping=0.05, friction=0.5)
     cube = Solid(mesh, SolidMaterial("neo_hookean", 400.0, 2e4, 0.3, drag=5.0), DT, colliders=(pad, pad, ground))
-    simulator = adjoin.Simulator(model, dt=DT, ground=False, limits=False)
+    simulator = adjoin.Simulator(model, dt=DT, pairs=[], limits=False)
     fingers = [Link(f"panda_{side}finger", (0.0, y, 0.045)) for side, y in (("left", 0.005), ("right", -0.005))]
     world = CoupledWorld(simulator, cube, [*fingers, Link()])
     lying = cube.state(torch.tensor(mesh.nodes) + torch.tensor([REACH - SIDE / 2, -SIDE / 2, 0.0]))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from adjoin.collision.broad_phase import boxes_near, spheres_near
+from adjoin.collision.broad_phase import bounding_box, bounding_radius, boxes_near, spheres_near
+from adjoin.model.parts import Geometry
 
 
 @dataclass
@@ -17,6 +18,12 @@ class Boxes:
 
     def pose(self, i):
         return self.poses[i]
+
+    def center(self, i):
+        return self.poses[i][1]
+
+    def axis(self, i):
+        return self.poses[i][0][:, 2]
 
 
 def random_boxes(rng):
@@ -44,7 +51,6 @@ class Spheres:
     """Bounding spheres whose numbers are known."""
 
     centers: list
-    radii: list
 
     def center(self, i):
         return self.centers[i]
@@ -57,8 +63,8 @@ def test_the_gap_between_spheres_is_exact(gap):
         radii, way = rng.uniform(0.1, 0.8, 2), rng.normal(size=3)
         first = rng.normal(size=3)
         second = first + (radii.sum() + 0.1 + gap) * way / np.linalg.norm(way)
-        spheres = Spheres([first, second], [[radius] for radius in radii])
-        near = spheres_near(spheres, ("box", "box"), 0, 1, 0.1)  # pyright: ignore[reportArgumentType]
+        spheres = Spheres([first, second])
+        near = spheres_near(spheres, ("box", "box"), 0, 1, radii.sum() + 0.1)  # pyright: ignore[reportArgumentType]
         assert near == (gap < 0.0)
 
 
@@ -73,3 +79,15 @@ def test_the_gap_to_a_plane_is_exact(gap):
         boxes.poses[0] = boxes.poses[0][0], origin + (0.1 + gap - height) * turn[:, 2] + rng.normal() * turn[:, 0]
         near = boxes_near(boxes, ("box", "plane"), 0, 1, 0.1)  # pyright: ignore[reportArgumentType]
         assert near == (gap < 0.0)
+
+
+def test_a_hull_far_from_its_origin_is_bounded_about_its_own_middle():
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        vertices = rng.uniform(-1.0, 1.0, (12, 3)) * rng.uniform(0.1, 1.0, 3) + rng.normal(size=3) * 3.0
+        hull = Geometry("hull", "hull", 0, "hull", vertices=tuple(map(tuple, vertices.tolist())))
+        (middle, half), radius = bounding_box(hull, hull.size), bounding_radius(hull, hull.size)
+        apart = np.abs(vertices - middle)
+        assert np.allclose(apart.max(0), half, rtol=0.0, atol=1e-12)
+        assert np.linalg.norm(apart, axis=1).max() == pytest.approx(radius, abs=1e-12)
+        assert radius <= np.linalg.norm(half) + 1e-12

@@ -128,7 +128,7 @@ def test_neighbors_do_not_touch_and_fixed_joints_do_not_part_them():
     every = {("a", "c"), ("a", "d"), ("b", "d")}
     assert touching(chain(-3.0, 3.0)) == every
     assert touching(chain(-3.0, 3.0, fixed=True)) == {("a", "d")}
-    assert not touching(chain(-3.0, 3.0), self_collision=None)
+    assert not touching(chain(-3.0, 3.0), self_collision=False)
     # On a fixed base, which is a neighbor of what turns on it.
     fixed = adjoin.load(adjoin.to_urdf(chain(-3.0, 3.0)), lock={"root_joint": (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)})
     assert touching(fixed) == every
@@ -173,7 +173,7 @@ def test_legs_of_a_falling_robot_stop_each_other():
     v = torch.zeros(swinging.nv, dtype=torch.float64)
     v[6:8] = 4.0
     depth = []
-    for own in (sim, adjoin.Simulator(swinging, ground=False)):
+    for own in (sim, adjoin.Simulator(swinging, ground=False, self_collision=False)):
         path = own.rollout(own.state(q, v), steps=400)
         poses = adjoin.forward_kinematics(swinging, path.q[-1])
         centers = poses[:, :3, 3] + 0.5 * poses[:, :3, 0]

@@ -32,22 +32,22 @@ def test_sweeps_that_carry_the_velocity_are_the_same_sweeps(elliptic, monkeypatc
     torch.testing.assert_close(by_velocity, gradient, rtol=1e-7, atol=1e-8 * float(gradient.abs().max()))
 
 
-def test_shapes_of_one_robot_touch_if_asked():
+def test_shapes_of_one_robot_touch_unless_they_are_not_to():
     model = adjoin.robots.load("spined_quadruped")
-    alone, itself = adjoin.Simulator(model), adjoin.Simulator(model, self_collision=True)
+    alone, itself = adjoin.Simulator(model, self_collision=False), adjoin.Simulator(model)
     assert {second for _, second in alone.contact_names} == {"ground"}
     assert len(itself.contact_names) > len(alone.contact_names)
     assert "left out: 2 pairs (out of reach)" in repr(itself)
     arm = adjoin.robots.load("fetch_arm")
-    assert len(adjoin.Simulator(arm, self_collision=True).contact_names) == 16
-    assert not adjoin.Simulator(arm).contact_names
+    assert len(adjoin.Simulator(arm).contact_names) == 16
+    assert not adjoin.Simulator(arm, self_collision=False).contact_names
     two = adjoin.forest({"a": adjoin.robots.load("ball"), "b": adjoin.robots.load("ball")})
     assert len(adjoin.Simulator(two).contact_names) == 3
 
 
 def test_too_many_rows_for_the_implicit_adjoint_are_named():
     contact = adjoin.PGS(adjoint=adjoin.ImplicitAdjoint())
-    sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=contact, as_list=False)
+    sim = adjoin.Simulator(adjoin.robots.load("laikago"), contact=contact, as_list=False, self_collision=False)
     with pytest.raises(InputError, match=r"ImplicitAdjoint: 240 rows of constraints are too many for it, at most 80"):
         sim.step(sim.state())
 

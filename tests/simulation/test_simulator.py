@@ -154,11 +154,11 @@ def test_contacts_of_a_block_that_rests():
 def test_pairs_are_chosen_or_ignored_by_name():
     model = hopper()
     on_ground = [("foot", "ground"), *[("trunk", "ground")] * 4]
-    assert Simulator(model, self_collision=True).contact_names == [("foot", "trunk"), *on_ground]
-    assert Simulator(model).contact_names == on_ground
+    assert Simulator(model).contact_names == [("foot", "trunk"), *on_ground]
+    assert Simulator(model, self_collision=False).contact_names == on_ground
     assert Simulator(model, pairs=[("foot", "ground")]).contact_names == [("foot", "ground")]
-    assert Simulator(model, ignore=[("trunk", "ground")]).contact_names == [("foot", "ground")]
-    assert Simulator(model, ground=False).contact_names == []
+    assert Simulator(model, ignore=[("trunk", "ground")]).contact_names == [("foot", "trunk"), ("foot", "ground")]
+    assert Simulator(model, ground=False).contact_names == [("foot", "trunk")]
 
 
 def test_ground_is_there_for_what_can_fall():

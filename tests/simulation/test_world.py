@@ -70,8 +70,8 @@ def test_a_world_has_what_the_simulator_was_made_with():
     assert (world.limits, world.terrain, world.residual) == (False, None, drag)
     assert [shape.name for shape in world.model.geometries][-1] == GROUND
     shapes = [world.model.geometries[pair.first].name for pair in world.pairs]
-    assert shapes == ["foot", "trunk"]
-    assert len(world.contacts) == len(sim.contact_names) == 5
+    assert shapes == ["foot", "foot", "trunk"]
+    assert len(world.contacts) == len(sim.contact_names) == 6
     made = World.of(
         hopper(), 2e-3, contact=contact, constraints=(held,), limits=False, integrator=integrator, residual=drag
     )

@@ -36,8 +36,9 @@ def servos(model, kp, kd):
 
 
 def simulator(model, dt, pairs=None, ground=None, constraints=(), **contact):
-    """With projected Gauss-Seidel of these constants."""
-    return Simulator(model, dt, PGS(**contact), pairs=pairs, ground=ground, constraints=constraints)
+    """With projected Gauss-Seidel of these constants; links of one robot do not touch."""
+    solver = PGS(**contact)
+    return Simulator(model, dt, solver, pairs=pairs, self_collision=False, ground=ground, constraints=constraints)
 
 
 def traced_step(sim):

@@ -5,6 +5,7 @@ its normal (Sutherland and Hodgman, Reentrant Polygon Clipping, 1974). What is l
 of more than four those of a quadrangle of the greatest area. Where nothing lies against anything there is one point.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -254,9 +255,18 @@ def _ends(array: Scratch, first: Scalar, count: Scalar) -> tuple[Scalar, Scalar]
     return best[1]
 
 
-def search(a: Shape, b: Shape) -> list[Candidate]:
-    """Up to four points of two hulls, or of a hull and a box; where they do not overlap, those of `convex`."""
-    near = convex.approach(a, b)
+def search(a: Shape, b: Shape, within: Scalar = math.inf) -> list[Candidate]:
+    """Up to four points of two hulls, or of a hull and a box; where they do not overlap, those of `convex`.
+
+    Args:
+        a: the first shape.
+        b: the second.
+        within: how near they must be, see `convex.search`.
+    """
+    return convex.search_near(a, b, within, _points, FEATURES)
+
+
+def _points(near: convex.Approach) -> list[Candidate]:
     found: Any = [(one.distance, (0.0, *one.feature)) for one in convex.resting(near)]
     first, second = Solid.of(near.cores.a, near.cores.first), Solid.of(near.cores.b, near.cores.second)
     if first is None or second is None:

@@ -215,26 +215,36 @@ Tangent = Callable[[Shape, Any, Vector3], Vector3]
 class Reach(Protocol):
     """How near two shapes must be for a contact, m."""
 
-    def bound(self, pair: Any, first: Any, second: Any) -> Scalar:
-        """Return a bound that is quickly computed, of a pair and its two places among the shapes."""
+    def extent(self, shape: Any) -> Scalar:
+        """Return how far from its center a shape and its part of the distance reach, quickly computed."""
+        ...
+
+    def margin(self, pair: Any) -> Scalar:
+        """Return how near two such spheres must be."""
         ...
 
     def exact(self, pair: Any, first: Any, second: Any) -> Scalar:
-        """Return how near they must be: no more than the bound."""
+        """Return how near the shapes must be where these spheres meet."""
         ...
 
 
 class WithinMargin:
     """Contacts of shapes that are nearer than the margin of their pair."""
 
-    def __init__(self, pairs: Sequence[Pair]):
-        self.margins = Records([(pair.margin,) for pair in pairs])
+    def __init__(self, pairs: Sequence[Pair], shapes: Shapes):
+        self.margins, self.shapes = Records([(pair.margin,) for pair in pairs]), shapes
 
-    def bound(self, pair: Any, first: Any, second: Any) -> Scalar:
+    def extent(self, shape: Any) -> Scalar:
+        """Return the radius of the sphere around a shape."""
+        return self.shapes.radii[shape][0]
+
+    def margin(self, pair: Any) -> Scalar:
         """Return the margin."""
         return self.margins[pair][0]
 
-    exact = bound
+    def exact(self, pair: Any, first: Any, second: Any) -> Scalar:
+        """Return the margin."""
+        return self.margin(pair)
 
 
 def find_contacts(
@@ -249,7 +259,7 @@ def find_contacts(
         reach_of: How near is near enough, of the shapes as they are; by default the margin of each pair.
     """
     shapes, slots = Shapes(state, candidates.shapes), candidates.slots
-    reach = WithinMargin(candidates.pairs) if reach_of is None else reach_of(shapes)
+    reach: Reach = WithinMargin(candidates.pairs, shapes) if reach_of is None else reach_of(shapes)
     first = indices_table([shapes.number[pair.first] for pair in candidates.pairs])
     second = indices_table([shapes.number[pair.second] for pair in candidates.pairs])
     width = max(group.phase.features for group in candidates.groups)
@@ -259,16 +269,23 @@ def find_contacts(
     feature = scratch(max(width * slots, 1), checked=False, cleared=False)
     carry: Any = (integer(0), 0.0, pair, number, active, feature)
     ends = [integer(0)]
+
+    def is_near(index: Any, kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
+        """Return the places of both shapes of a pair, and whether spheres around them meet."""
+        a, b = first[index], second[index]
+        return a, b, spheres_near(shapes, kinds, a, b, reach.extent(a) + reach.extent(b) + reach.margin(index))
+
     for group in candidates.groups:
 
         def visit(index: Any, carry: Any, group: Group = group) -> Any:
             """Claim slots for the points of a pair, if it is near."""
-            a, b = first[index], second[index]
-            near = spheres_near(shapes, group.kinds, a, b, reach.bound(index, a, b))
+            a, b, near = is_near(index, group.kinds)
 
-            def test(carry: Any, near: Any = near) -> Any:
-                # Read and compute inside of the branch, not before it.
-                margin = reach.exact(inside(index), inside(a), inside(b))
+            def margin_inside() -> Scalar:
+                # Read and computed inside of the branch, not before it.
+                return reach.exact(inside(index), inside(a), inside(b))
+
+            def test(carry: Any, near: Any, margin: Scalar) -> Any:
                 one, other = (shapes.shape(kind, inside(i)) for kind, i in zip(group.kinds, (a, b), strict=True))
 
                 def claim_all(found: Sequence[Candidate], carry: Any, near: Any) -> Any:
@@ -292,7 +309,7 @@ def find_contacts(
                     return carry
 
                 if group.phase.parts is None:
-                    return claim_all(group.phase.search(one, other), carry, near)
+                    return claim_all(group.phase.search_within(one, other, margin), carry, near)
                 parts, before = group.phase.parts(one, other, margin), carry[1]
 
                 def visit_part(_: Any, carry: Any) -> Any:
@@ -307,12 +324,14 @@ def find_contacts(
                 return while_loop(goes_on, visit_part, (0.0, carry), MOST_PARTS)[1]
 
             if group.kinds in CHEAP or group.kinds[1] == "terrain":
-                return when(any_environment(near), test, carry, detached=True)
+                return when(
+                    any_environment(near), lambda carry: test(carry, near, margin_inside()), carry, detached=True
+                )
 
             def test_boxes(carry: Any) -> Any:
-                margin = reach.bound(inside(index), inside(a), inside(b))
+                margin = margin_inside()
                 boxes = inside(near) & boxes_near(shapes, group.kinds, inside(a), inside(b), margin)
-                return when(any_environment(boxes), lambda carry: test(carry, boxes), carry, detached=True)
+                return when(any_environment(boxes), lambda carry: test(carry, boxes, margin), carry, detached=True)
 
             return when(any_environment(near), test_boxes, carry, detached=True)
 
@@ -321,9 +340,7 @@ def find_contacts(
             start, last = group.first + block * TOGETHER, group.first + group.size - 1
             near: Any = False
             for k in range(TOGETHER):
-                index = minimum(start + k, integer(last))
-                a, b = first[index], second[index]
-                near = spheres_near(shapes, group.kinds, a, b, reach.bound(index, a, b)) | near
+                near = is_near(minimum(start + k, integer(last)), group.kinds)[2] | near
 
             def each(carry: Any) -> Any:
                 count = minimum(integer(last + 1) - inside(start), integer(TOGETHER))

@@ -7,7 +7,8 @@ the derivatives are those of the side that the search has chosen: faces before e
 second's, as long as that makes no difference to the distance.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from adjoin.collision.branchless import choose
@@ -31,9 +32,9 @@ from adjoin.collision.separation import Cores, separate
 from adjoin.collision.shape import Shape
 from adjoin.spatial import vector
 from adjoin.spatial.motion import IDENTITY_TRANSFORM, transform_point
-from adjoin.spatial.scalar import Scalar, select
+from adjoin.spatial.scalar import Scalar, is_number, select
 from adjoin.spatial.vector import ZERO, Vector3, vector3
-from adjoin.trace import detach, maximum, minimum, to_index
+from adjoin.trace import detach, inside, maximum, minimum, to_index, when
 
 MISSED = 3e-4
 """How much nearer, in terms of the shapes' size, the nearest point is than what they rest on to be a point itself.
@@ -124,13 +125,54 @@ class Approach(NamedTuple):
     nearest: Candidate
 
 
-def search(a: Shape, b: Shape) -> list[Candidate]:
-    """The points of two convex shapes: four if both have faces, two if one of them is a capsule, otherwise one."""
-    return resting(approach(a, b))
+def search(a: Shape, b: Shape, within: Scalar = math.inf) -> list[Candidate]:
+    """The points of two convex shapes: four if both have faces, two if one of them is a capsule, otherwise one.
+
+    Args:
+        a: the first shape.
+        b: the second.
+        within: how near they must be; those that are not may have any distances that are no less.
+    """
+    return search_near(a, b, within, resting, FEATURES)
 
 
-def approach(a: Shape, b: Shape) -> Approach:
-    """The nearest point of two convex shapes."""
+def search_near(
+    a: Shape, b: Shape, within: Scalar, points: Callable[["Approach"], list[Candidate]], features: int
+) -> list[Candidate]:
+    """The points of two convex shapes if they are near, for which nothing else is computed where they are not.
+
+    Args:
+        a: the first shape.
+        b: the second.
+        within: how near they must be.
+        points: gives them.
+        features: how many numbers the feature of a point has.
+    """
+    cores, size, gap, n = separation(a, b, within)
+    if is_number(within) and within == math.inf:
+        return points(approach(cores, size, gap, n))
+    near = gap - (cores.a.radius + cores.b.radius) < within
+    ranks = min(cores.a.rank, cores.b.rank)
+    nothing = [(FAR, (0.0, 0.0, 1.0, *[0.0] * (features - 3)))] * 2**ranks
+
+    def find(_: Any) -> Any:
+        # From numbers of the branch, so that it is computed there.
+        return [tuple(one) for one in points(approach(cores, size, inside(gap), vector3([inside(x) for x in n])))]
+
+    return [Candidate(distance, tuple(feature)) for distance, feature in when(near, find, nothing, detached=True)]
+
+
+def separation(a: Shape, b: Shape, within: Scalar = math.inf) -> tuple[Cores, Scalar, Scalar, Vector3]:
+    """How far apart two convex shapes are.
+
+    Args:
+        a: the first shape.
+        b: the second.
+        within: the distance beyond which it need not be known.
+
+    Returns:
+        The cores in the frame of the first, the size of the smaller, and the gap and the unit vector along which it is.
+    """
     first, second = core_of(a), core_of(b)
     turn = vector.multiply(vector.transpose(a.pose[0]), b.pose[0])
     offset = vector.apply_transposed(a.pose[0], vector.subtract(b.center, a.center))
@@ -139,7 +181,12 @@ def approach(a: Shape, b: Shape) -> Approach:
     size = minimum(_greatest(half), _greatest(other_half))
     thin = minimum(_least(half), _least(other_half))
     between = vector.subtract(middle, transform_point(cores.second, other_middle))
-    gap, n = separate(cores, between, thin, size)
+    return cores, size, *separate(cores, between, thin, size, within + first.radius + second.radius)
+
+
+def approach(cores: Cores, size: Scalar, gap: Scalar, n: Vector3) -> Approach:
+    """The nearest point of two convex shapes, of what `separation` gives."""
+    first, second = cores.a, cores.b
     d, e = cores.toward(n)
     ends = corner(first, d), corner(second, e)
     one = feature_of(first, d) if first.rank else None

@@ -127,6 +127,8 @@ def bounds(core: Core) -> tuple[Vector3, Vector3]:
     if core.vertices is None:
         return ZERO, vector3([b + r + core.radius for b, r in zip(core.box, core.disk, strict=True)])
     vertices = core.vertices
+    if vertices.box is not None:
+        return vertices.box
 
     def visit(i: Any, limits: list[tuple[Scalar, Scalar]]) -> list[tuple[Scalar, Scalar]]:
         pairs = zip(limits, vertices[i], strict=True)

@@ -72,12 +72,18 @@ class NarrowPhase(NamedTuple):
         features: how many numbers a feature has.
         parts: what the second shape is made of near the first, if the search is for the point of one part: it then
             takes both shapes, this, and the number of the part.
+        bounded: whether the search also takes how near the shapes must be, so that it can end early.
     """
 
     search: Callable[..., list[Candidate]]
     evaluate: Callable[[Shape, Any, Sequence[Scalar]], Point]
     features: int
     parts: Callable[[Shape, Any, Scalar], Parts] | None = None
+    bounded: bool = False
+
+    def search_within(self, a: Shape, b: Any, within: Scalar) -> list[Candidate]:
+        """The points of two shapes, of which those that are farther apart may have any greater distance."""
+        return self.search(a, b, within) if self.bounded else self.search(a, b)
 
 
 def _single(detect: Detect) -> NarrowPhase:
@@ -171,7 +177,7 @@ NARROW_PHASE: dict[tuple[str, str], NarrowPhase] = {
     ("capsule", "box"): NarrowPhase(_search_capsule_box, _capsule_box_at, 1 + convex.FEATURES),
     ("sphere", "cylinder"): _single(sphere_cylinder),
     **{
-        kinds: NarrowPhase(convex.search, convex.evaluate, convex.FEATURES)
+        kinds: NarrowPhase(convex.search, convex.evaluate, convex.FEATURES, bounded=True)
         for kinds in combinations_with_replacement(KINDS, 2)
         if kinds not in DETECT or kinds == ("box", "box")
     },
@@ -185,8 +191,8 @@ MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
     ("cylinder", "plane"): NarrowPhase(search_cylinder_plane_triangle, cylinder_plane_triangle_at, 4),
     ("capsule", "capsule"): NarrowPhase(search_parallel_capsules, capsule_point_at, 1),
     ("capsule", "box"): NarrowPhase(search_capsule_box, capsule_box_point_at, 1),
-    ("box", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES),
-    ("hull", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES),
+    ("box", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES, bounded=True),
+    ("hull", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES, bounded=True),
 }
 """How they are tested for MuJoCo's model of contact: by as many points, which are MuJoCo's."""
 

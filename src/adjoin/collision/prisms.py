@@ -98,7 +98,7 @@ def search_prism(shape: Shape, terrain: Terrain, cells: Cells, number: Scalar) -
     def test(_: Any) -> Any:
         bottoms = [(x, y, -terrain.base) for x, y, _ in tops]
         prism = _prism(terrain, Vertices(_Numbers([*bottoms, *tops]), 0, 6, 6))
-        nearest = convex.approach(shape, prism).nearest
+        nearest = convex.approach(*convex.separation(shape, prism)).nearest
         return nearest.distance, nearest.feature
 
     distance, feature = when(exists, test, nothing, detached=True)

@@ -108,11 +108,7 @@ def model_path(model: Model, body: int) -> list[int]:
 
 def _cover(shape: Geometry) -> Balls:
     """Up to four balls along the longest side of a shape, in the frame of its body."""
-    low, high = (np.array(bounding_box(shape, shape.size), dtype=float) * sign for sign in (-1.0, 1.0))
-    if shape.kind == "hull":
-        vertices = np.array(shape.vertices)
-        low, high = vertices.min(0), vertices.max(0)
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    middle, half = (np.array(part, dtype=float) for part in bounding_box(shape, shape.size))
     axis = int(half.argmax())
     if shape.kind == "sphere":
         centers, radius = middle[None], shape.size[0]

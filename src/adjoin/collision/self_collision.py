@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adjoin.collision.broad_phase import bounding_radius
+from adjoin.collision.broad_phase import bounding_box, bounding_radius
 from adjoin.collision.overlap import overlap
 from adjoin.collision.pairs import Pair, parents, strangers
 from adjoin.collision.reach import out_of_reach
@@ -24,7 +24,7 @@ from adjoin.dynamics.state import State
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
-from adjoin.spatial.motion import transform_multiply
+from adjoin.spatial.motion import transform_multiply, transform_point
 
 AT_REST, UNREACHABLE = "overlap at rest", "out of reach"
 
@@ -105,13 +105,15 @@ def _overlapping(model: Model, pairs: Sequence[Pair]) -> set[tuple[int, int]]:
     found: set[tuple[int, int]] = set()
     geometries = model.geometries
     radii = [bounding_radius(shape, shape.size) for shape in geometries]
+    middles = [vector.vector3(bounding_box(shape, shape.size)[0]) for shape in geometries]
     for q in resting_configurations(model) if pairs else ():
         state = State(Robot(model), q)
         placed = zip(geometries, state.robot.geometries, strict=True)
         poses = [transform_multiply(state.pose(shape.body), place) for shape, place in placed]
+        centers = [transform_point(pose, middle) for pose, middle in zip(poses, middles, strict=True)]
         for pair in pairs:
             i, j = pair.shapes
-            apart = vector.norm(vector.subtract(poses[i][1], poses[j][1]))
+            apart = vector.norm(vector.subtract(centers[i], centers[j]))
             if apart >= radii[i] + radii[j] + pair.margin or pair.shapes in found:
                 continue
             a, b = (Shape(geometries[k].kind, geometries[k].size, poses[k], geometries[k].vertices) for k in (i, j))

@@ -12,6 +12,7 @@ has a local maximum. There is only one if the cores are apart; where they overla
 the directions that are best among many.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -141,18 +142,19 @@ def nearest(simplex: Sequence[Vector3], new: Vector3, shift: Vector3) -> tuple[S
     return best[1]
 
 
-def ascend(cores: Cores, start: Vector3, margin: Scalar, going: Scalar) -> tuple[Scalar, Vector3]:
+def ascend(cores: Cores, start: Vector3, margin: Scalar, enough: Scalar) -> tuple[Scalar, Vector3]:
     """The greatest gap that is reached from a direction, and where.
 
     Args:
         cores: the shapes.
         start: a unit vector.
         margin: the gap to which the cores are moved apart.
-        going: 0 where nothing is looked for.
+        enough: a gap at which no greater one is looked for.
     """
     first = cores.difference(start)
     gap = vector.dot(start, first)
     shift = vector.scale(maximum(margin - gap, 0.0), start)
+    going = select(gap >= enough, 0.0, 1.0)
     carry = ((first, first, first), shift, start, vector.add(first, shift), (gap, start), going, 0.0)
 
     def step(_: Any, carry: Any) -> Any:
@@ -166,7 +168,7 @@ def ascend(cores: Cores, start: Vector3, margin: Scalar, going: Scalar) -> tuple
         arrived = (error <= TOLERANCE * length) | (stalled > 0.5)
         still = vector.dot(shift, shift) <= TINY
         off = vector.subtract(n, pushed)
-        final = arrived & ((vector.dot(off, off) <= SAME) | (still & (gap >= margin)))
+        final = (arrived & ((vector.dot(off, off) <= SAME) | (still & (gap >= margin)))) | (gap >= enough)
         # Beyond n, as far again in part as it came: any way that leaves the margin along n will do.
         ahead = vector.add(n, vector.scale(MOMENTUM, off))
         push = maximum(margin - gap, 0.0) / maximum(vector.dot(n, ahead), 0.5)
@@ -186,7 +188,9 @@ def ascend(cores: Cores, start: Vector3, margin: Scalar, going: Scalar) -> tuple
     return while_loop(lambda carry: carry[5] > 0.5, step, carry, STEPS)[4]
 
 
-def separate(cores: Cores, between: Vector3, smallest: Scalar, largest: Scalar) -> tuple[Scalar, Vector3]:
+def separate(
+    cores: Cores, between: Vector3, smallest: Scalar, largest: Scalar, enough: Scalar = math.inf
+) -> tuple[Scalar, Vector3]:
     """The greatest gap between two cores, and the unit vector along which it is.
 
     Args:
@@ -194,6 +198,7 @@ def separate(cores: Cores, between: Vector3, smallest: Scalar, largest: Scalar) 
         between: from the second's middle to the first's.
         smallest: the smallest half edge of the boxes around them.
         largest: the lesser of the largest half edges of each.
+        enough: a gap at which no greater one is looked for.
     """
     margin = MARGIN * largest
     count = len(_DIRECTIONS)
@@ -206,7 +211,7 @@ def separate(cores: Cores, between: Vector3, smallest: Scalar, largest: Scalar) 
 
     def begin(_: Any, carry: Any) -> Any:
         best, start, gaps, number, most = carry
-        found = ascend(cores, start, margin, 1.0)
+        found = ascend(cores, start, margin, enough)
         best = choose(found[0] > best[0], found, best)
         initial = number < 0.5
         shallow, deep = best[0] > -SHALLOW * smallest, best[0] < -DEEP * smallest
@@ -239,7 +244,7 @@ def separate(cores: Cores, between: Vector3, smallest: Scalar, largest: Scalar) 
         return best, ahead, gaps, number, select(greatest > -1e29, most, 0.0)
 
     if {cores.a.kind, cores.b.kind} <= {"box", "capsule"}:
-        return ascend(cores, _separating_axis(cores), margin, 1.0)
+        return ascend(cores, _separating_axis(cores), margin, enough)
     start, _ = unit(between)
     carry = ((-1e30, start), start, scratch(count, cleared=False), 0.0, 1.0)
     return while_loop(lambda carry: carry[3] < carry[4], begin, carry, MANY)[0]

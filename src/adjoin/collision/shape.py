@@ -82,6 +82,7 @@ class Vertices:
         count: how many it has: a number, or such an integer.
         at_most: how many any hull has that it stands for.
         faces: of the hulls of the table, if some have any.
+        box: the middle and the half edges of the box around this hull in its frame, if they are known.
     """
 
     table: Any
@@ -89,6 +90,7 @@ class Vertices:
     count: Any
     at_most: int
     faces: Faces | None = None
+    box: tuple[Vector3, Vector3] | None = None
 
     @classmethod
     def of(cls, vertices: "Sequence[Vector3] | Vertices") -> "Vertices":

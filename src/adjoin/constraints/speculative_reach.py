@@ -1,16 +1,18 @@
 """Which shapes may touch within a step: those that are nearer than they could come by then."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoin.collision.broad_phase import Shapes
 from adjoin.collision.contact_list import Candidates
 from adjoin.collision.records import Records, indices_table
-from adjoin.constraints.motions import Motions, relative
+from adjoin.constraints.motions import Motions, read, relative
 from adjoin.constraints.solver import FreeMotion
 from adjoin.dynamics.linear import Factor
 from adjoin.dynamics.state import State
 from adjoin.spatial import vector
 from adjoin.spatial.scalar import Scalar, sqrt
+from adjoin.spatial.vector import Vector3
 from adjoin.trace import Scratch, loop, maximum, scratch
 
 
@@ -39,30 +41,40 @@ class SpeculativeReach:
         self.carrier = indices_table([carriers.index(body) for body in bodies])
         self.margins = Records([(pair.margin,) for pair in candidates.pairs])
 
-        def note(i: Any, speeds: Scratch) -> Scratch:
-            speeds[i] = self._speed(i, None)
-            return speeds
+        def turn(i: Any, rates: Scratch) -> Scratch:
+            rates[i] = greatest([read(twists, i)[0] for twists in self.twists])
+            return rates
 
-        self.speeds = loop(len(bodies), note, scratch(len(bodies), checked=False, cleared=False), detached=True)
+        def note(i: Any, extents: Scratch) -> Scratch:
+            center, radius, body = shapes.center(i), shapes.radii[i][0], self.carrier[i]
+            moving = greatest([relative(twists, body, None, center)[1] for twists in self.twists])
+            extents[i] = radius + self.share * (moving + radius * turning[body])
+            return extents
 
-    def bound(self, pair: Any, first: Any, second: Any) -> Scalar:
-        """Return a bound that is quickly computed: as though the shapes went straight at each other."""
-        return self._reach(pair, self.speeds[first] + self.speeds[second])
+        def array(length: int, write: Callable[[Any, Scratch], Scratch]) -> Scratch:
+            return loop(length, write, scratch(length, checked=False, cleared=False), detached=True)
+
+        turning = array(len(carriers), turn)
+        self.extents = array(len(bodies), note)
+
+    def extent(self, shape: Any) -> Scalar:
+        """Return how far a shape reaches, as though it went straight at every other."""
+        return self.extents[shape]
+
+    def margin(self, pair: Any) -> Scalar:
+        """Return the distance within which contacts count."""
+        return self.margins[pair][0] + self.distance
 
     def exact(self, pair: Any, first: Any, second: Any) -> Scalar:
-        """Return how near the shapes must be, at the speed of the first against the second."""
-        return self._reach(pair, self._speed(first, second))
-
-    def _reach(self, pair: Any, speed: Scalar) -> Scalar:
-        return self.margins[pair][0] + self.distance + self.share * speed
-
-    def _speed(self, first: Any, second: Any) -> Scalar:
-        """The greatest speed of a shape's points, against another shape or the world."""
+        """Return how near the shapes must be, at the greatest speed of the first's points against the second."""
         center, radius = self.shapes.center(first), self.shapes.radii[first][0]
         speeds = []
         for twists in self.twists:
-            angular, linear = relative(
-                twists, self.carrier[first], None if second is None else self.carrier[second], center
-            )
-            speeds.append(sqrt(vector.dot(linear, linear)) + radius * sqrt(vector.dot(angular, angular)))
-        return maximum(*speeds)
+            angular, linear = relative(twists, self.carrier[first], self.carrier[second], center)
+            speeds.append(vector.norm(linear) + radius * vector.norm(angular))
+        return self.margin(pair) + self.share * maximum(*speeds)
+
+
+def greatest(vectors: Sequence[Vector3]) -> Scalar:
+    """The greater length of two vectors."""
+    return sqrt(maximum(*[vector.dot(x, x) for x in vectors]))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from adjoin.collision.broad_phase import Shapes
 from adjoin.collision.contact_list import ContactList, WithinMargin
 from adjoin.collision.pairs import Pair
 from adjoin.collision.records import Records
@@ -18,7 +19,8 @@ from adjoin.trace import Scratch, loop, maximum, select
 class WithinGap(WithinMargin):
     """Contacts of shapes that are nearer than margin and gap of their pair: those that adhesion pulls at."""
 
-    def __init__(self, pairs: Sequence[Pair]):
+    def __init__(self, pairs: Sequence[Pair], shapes: Shapes):
+        super().__init__(pairs, shapes)
         self.margins = Records([(pair.margin + pair.gap,) for pair in pairs])
 
 

@@ -119,7 +119,9 @@ class SemiImplicit:
             return
         candidates, listed = world.candidates, None
         if candidates.pairs:
-            listed = find_contacts(state, candidates, solver.tangent, lambda _: WithinGap(candidates.pairs))
+            listed = find_contacts(
+                state, candidates, solver.tangent, lambda shapes: WithinGap(candidates.pairs, shapes)
+            )
         scene = Scene(state, candidates, listed, world.constraints, world.limits, world.inverse_weights)
         state.computed["adhesion"], state.computed["contact list"] = arms_of_list(scene), listed
 

@@ -45,9 +45,9 @@ class Simulator:
             more sweeps and a warm start where loose things of different masses can touch.
         pairs: Which shapes touch, as pairs of names of shapes or links; by default all that the model lets.
         ignore: Pairs that do not touch.
-        self_collision: Whether shapes of one robot touch each other too; by default in a model from an MJCF file, where
-            all that it lets touch do. In others neighbors do not, nor shapes that overlap when the robot is at rest,
-            nor those that cannot meet within joint limits: see `left_out`.
+        self_collision: Whether shapes of one robot touch each other too. In a model from an MJCF file all do that it
+            lets touch. In others neighbors do not, nor shapes that overlap when the robot is at rest, nor those that
+            cannot meet within joint limits: see `left_out`.
         ground: Whether to add a plane at z = 0, a shape called "ground"; by default if something can fall, no shape
             is fixed to the world, and the model is not from an MJCF file, which has a floor of its own or none.
         terrain: Heights that take the place of that plane; by default those of the model. `params` may hold other
@@ -83,7 +83,7 @@ class Simulator:
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
-        self_collision: bool | None = None,
+        self_collision: bool = True,
         ground: bool | None = None,
         terrain: Heightfield | None = None,
         constraints: Sequence[Equality] = (),

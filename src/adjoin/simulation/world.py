@@ -114,7 +114,7 @@ class World:
         *,
         pairs: Sequence[tuple[str, str]] | None = None,
         ignore: Sequence[tuple[str, str]] = (),
-        self_collision: bool | None = None,
+        self_collision: bool = True,
         ground: bool | None = None,
         terrain: Heightfield | None = None,
         **options: Any,
@@ -133,8 +133,6 @@ class World:
             added = terrain is not None and not own
             ground = (floating and loose and unsaid and _would_touch(model, pairs)) or added
         model = with_ground(model) if ground else model
-        if self_collision is None:
-            self_collision = from_mjcf
         candidates, untested = collision_pairs.pairs(model, pairs, ignore, self_collision)
         left_out: list[LeftOut] = []
         if pairs is None and self_collision and not from_mjcf:

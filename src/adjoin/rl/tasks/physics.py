@@ -15,8 +15,11 @@ SOFT_GROUND = Compliant(stiffness=500.0, depth=5e-3, transition=0.1)
 
 
 def contact_simulator(model: Model, dt: float, **options: Any) -> Simulator:
-    """Return a simulator for a robot that touches the ground: MuJoCo's soft contact, whose gradients are smooth."""
-    chosen = {"contact": Newton(), "ground": True, **options}
+    """Return a simulator for a robot that touches the ground: MuJoCo's soft contact, whose gradients are smooth.
+
+    Links of the robot do not touch each other, as in the tasks of DiffRL.
+    """
+    chosen = {"contact": Newton(), "ground": True, "self_collision": False, **options}
     return Simulator(model, dt=dt, **chosen)
 
 
