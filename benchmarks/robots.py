@@ -3,10 +3,11 @@
     python benchmarks/robots.py --save FOLDER FILE.xml ...     models and states in contact, which needs MuJoCo
     python benchmarks/robots.py --models FOLDER [--device cuda] [--json] [--out FILE]
 
-A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. On a CPU it is one environment and a
-batch in float64 on one core, beside MuJoCo from the same state, which steps one at a time. On a GPU it is float32, from
-states whose velocities differ by 0.01 under the same control, or, "moving", by 0.3 and with noise in the controls,
-after 64 steps; steps there are semi-implicit, whatever the file says. Gradients are those of the sum of all states.
+A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. Kernels are compiled with all cores, and
+with ADJOIN_CACHE_DIR=off for sure; then steps take one core, in float64, one environment and a batch, beside MuJoCo
+from the same state, which steps one at a time. On a GPU it is float32, from states whose velocities differ by 0.01
+under the same control, or, "moving", by 0.3 and with noise in the controls, after 64 steps; steps there are
+semi-implicit, whatever the file says. Gradients are those of the sum of all states.
 """
 
 import json
@@ -22,6 +23,7 @@ from report import Report, parser
 
 import adjoin
 
+CORES = torch.get_num_threads()
 STEPS = 32
 BATCHES = (4096, 8192)
 TOGETHER = 256  # environments of a batch on one core
@@ -114,12 +116,14 @@ def mujoco_seconds(robot: Robot) -> float:
 
 
 def measure(report: Report, robot: Robot) -> None:
-    """Compile, then time."""
+    """Compile with all cores, then time, on one."""
+    torch.set_num_threads(CORES)
     first, controls = robot.state(1 if robot.device == "cpu" else 64, 0.01, 0.0)
     began = time.perf_counter()
     robot.gradient(first, controls)
     most = 10.0 if robot.device == "cpu" else 20.0
     report.add(f"{robot.name}: cold compile", time.perf_counter() - began, "s", at_most=most)
+    torch.set_num_threads(1)
     if robot.device == "cpu":
         theirs = mujoco_seconds(robot)
         report.add(f"{robot.name}: a step of MuJoCo", 1e6 * theirs / STEPS, "µs")

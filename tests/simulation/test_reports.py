@@ -12,6 +12,7 @@ from llvmlite.binding import ffi
 import adjoin
 from adjoin.compiler.ir import program
 from adjoin.compiler.runtime.bounded import BoundedCache
+from adjoin.compiler.runtime.fork import generating
 from adjoin.control import Controls, Objective
 from adjoin.simulation import rolled
 
@@ -81,11 +82,12 @@ def test_threads_that_call_a_new_simulator_at_once_trace_it_once(monkeypatch):
     assert len(count) == len(set(count)) == 2  # the step, and the scan over it
 
 
-def test_a_fork_while_another_thread_compiles_does_not_hang():
+@pytest.mark.parametrize("held", [ffi.lib._lock, generating], ids=["in LLVM", "generating code"])
+def test_a_fork_while_another_thread_compiles_does_not_hang(held):
     cache, entered, release = BoundedCache(4), threading.Event(), threading.Event()
 
     def compute():
-        with ffi.lib._lock:  # as LLVM does in every call
+        with held:
             entered.set()
             release.wait(0.3)
         release.wait()
@@ -96,7 +98,7 @@ def test_a_fork_while_another_thread_compiles_does_not_hang():
     entered.wait()
     child = os.fork()
     if child == 0:
-        with ffi.lib._lock:
+        with held:
             os._exit(cache.get("kernel", lambda: 0))
     deadline = time.monotonic() + 60.0
     while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:

@@ -1,6 +1,7 @@
 """Scans as loops and branches, and the streams that they read and write."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from adjoin.compiler.codegen.analysis import streams_read
 from adjoin.compiler.codegen.lowering import Lowering, Values
@@ -22,6 +23,8 @@ class Loops:
             does something once a node is computed.
         buffered: streams that another scan reads, and that therefore lie in memory.
         outputs: stream -> the positions of the outputs that it is.
+        part: what is written in this context is a function of its own; see `outline`.
+        parts: the scans that are.
     """
 
     def __init__(
@@ -32,21 +35,55 @@ class Loops:
         storage: Storage,
         lowering: Lowering,
         body: Callable[[Schedule, Values, tuple[Expr, Callable[[], None]] | None], None],
+        part: Callable[[], AbstractContextManager[None]],
+        least: int | None,
     ):
         self.program, self.w, self.memory, self.storage, self.lowering = program, writer, memory, storage, lowering
-        self.body = body
+        self.body, self.part = body, part
         self.buffered = streams_read(program.schedule)
         self.outputs: dict[Expr, list[int]] = {}
         for i, (spec, nodes) in enumerate(zip(program.outputs, program.targets, strict=True)):
             if spec.steps is not None:
                 self.outputs.setdefault(nodes[0], []).append(i)
+        self.parts: set[Expr] = set()
+        if least is not None:
+            self.find_parts(program.schedule, least)
+
+    def find_parts(self, schedule: Schedule, least: int) -> int:
+        """Choose the scans that become parts: those with enough nodes that are not in one already.
+
+        Args:
+            schedule: of the program or of a body.
+            least: how many are enough.
+
+        Returns:
+            How many nodes are left.
+        """
+        left = len(schedule.order)
+        for node, scan in schedule.scans.items():
+            inside = self.find_parts(scan.schedule, least)
+            if inside >= least and not scan.streams and not scan.outputs and self.is_local(node, scan):
+                self.parts.add(node)
+            else:
+                left += inside
+        return left
+
+    def is_local(self, node: Expr, scan: ScanSchedule) -> bool:
+        """Whether a scan, and those in it, read and write no tensors."""
+        tensors = any(stream.op == "stream" for stream in scan.arguments(node)[2])
+        streams = (node.graph.find("get", (node,), len(scan.body.results) + i) for i in scan.outputs)
+        tensors |= any(stream in self.outputs for stream in streams)
+        return not tensors and all(self.is_local(*inner) for inner in scan.schedule.scans.items())
 
     def scan(self, node: Expr, scan: ScanSchedule, values: Values, late: dict[Expr, int]) -> None:
         """A loop, or a branch; what it reads late is in spill slots."""
-        if scan.where is None:
-            self.loop(node, scan, values)
-        else:
+        if scan.where is not None:
             self.branch(node, scan, values, late)
+        elif node in self.parts:
+            with self.part():
+                self.loop(node, scan, values)
+        else:
+            self.loop(node, scan, values)
 
     def loop(self, node: Expr, scan: ScanSchedule, values: Values) -> None:
         """A scan of many steps."""
@@ -108,7 +145,12 @@ class Loops:
         w.label(label)
         first = {i: values[value] for i, value in zip(scan.carry, initial, strict=True)}
         inside = {body.carry[i]: operand for i, operand in first.items()}
-        self.iteration(node, scan, "0", inside, values, late)
+        if node in self.parts:
+            loaded = {value: self.load_slot(late[value]) for value in captured if value in late}
+            with self.part():
+                self.iteration(node, scan, "0", inside, {**values, **loaded}, {})
+        else:
+            self.iteration(node, scan, "0", inside, values, late)
         w.line(f"  br label %{label}.e")
         after = w.block
         w.label(f"{label}.e")
@@ -137,7 +179,7 @@ class Loops:
         for i, value in zip(scan.captures, captured, strict=True):
             parameter = body.captures[i]
             if value in late:
-                inside[parameter] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(late[value])}")
+                inside[parameter] = self.load_slot(late[value])
             else:
                 inside[parameter] = values[value]
             self.lowering.same_condition(parameter, value)
@@ -159,6 +201,10 @@ class Loops:
             operands = [inside[value] for value in body.outputs[i]]
             self.write_element(node, len(body.results) + i, operands, step, values)
 
+    def load_slot(self, slot: int) -> str:
+        """A value that waits in memory."""
+        return self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slot)}")
+
     def buffer(self, stream: Expr, values: Values) -> str:
         """The memory that holds a stream between the scan that writes it and those that read it."""
         if stream not in values:
@@ -175,7 +221,7 @@ class Loops:
         first = self.w.emit(f"mul i64 {step}, {stream.width}")
         operands = {}
         for column in sorted(columns):
-            place = self.storage.element(buffer, self.w.emit(f"add i64 {first}, {column}"))
+            place = self.storage.element(buffer, first, offset=column)
             operands[column] = self.w.emit(f"load {self.w.lane.float}, {place}")
         return operands
 
@@ -192,7 +238,7 @@ class Loops:
             buffer = self.buffer(stream, values)
             first = self.w.emit(f"mul i64 {step}, {stream.width}")
             for i, operand in enumerate(operands):
-                place = self.storage.element(buffer, self.w.emit(f"add i64 {first}, {i}"))
+                place = self.storage.element(buffer, first, offset=i)
                 self.w.line(f"  store {self.w.lane.float} {operand}, {place}")
 
 

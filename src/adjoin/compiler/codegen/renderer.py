@@ -4,7 +4,9 @@ Kernels of backends differ only in their frame (a loop over blocks of environmen
 in how they reach memory (`Memory`, `Storage`); everything between is the same walk over the schedule.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from adjoin.compiler.codegen.analysis import FusedSum, fused_sums, overwritten
@@ -12,6 +14,7 @@ from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.loops import Loops
 from adjoin.compiler.codegen.lowering import Lowering, Together, Values
 from adjoin.compiler.codegen.memory import Memory
+from adjoin.compiler.codegen.outline import BEGIN, END, outline
 from adjoin.compiler.codegen.spill import Spills, find_spills
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer
@@ -40,36 +43,46 @@ class Rendered:
         layout: of its arguments.
         workspace: elements of workspace a lane: a fixed number under "", and for each run-time integer a factor.
         shared: elements of memory that a group of lanes shares.
+        parts: modules that it calls, by the name of the function in them.
     """
 
     text: str
     layout: Layout
     workspace: dict[str, int] = field(default_factory=dict)
     shared: int = 0
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a compiler behind is spared, in numbers of nodes; None spares it nothing.
+
+    Attributes:
+        registers: values that stay alive.
+        block: nodes of a basic block.
+        repeats: operations that computing a value again may take instead of keeping it in memory.
+        part: nodes of a loop or branch from which on it is a function of its own, see `outline`.
+    """
+
+    registers: int | None = None
+    block: int | None = None
+    repeats: int = 0
+    part: int | None = None
 
 
 class Renderer:
     """Walks the schedule of a program and writes its instructions.
 
     Attributes:
-        registers: how many values stay alive; None leaves it to LLVM.
-        block: nodes of a basic block; None for one block of everything.
-        repeats: operations that computing a value again may take instead of keeping it in memory.
+        limits: as long as a part is written, that part's.
         schedule: of the program.
     """
 
     def __init__(
-        self,
-        program: Program,
-        writer: Writer,
-        memory: Memory,
-        storage: Storage,
-        registers: int | None = None,
-        block: int | None = None,
-        repeats: int = 0,
+        self, program: Program, writer: Writer, memory: Memory, storage: Storage, limits: Limits | None = None
     ):
         self.program, self.w, self.memory, self.storage = program, writer, memory, storage
-        self.registers, self.block, self.repeats = registers, block, repeats
+        self.limits = limits or Limits()
         self.schedule = program.schedule
         self.lowering = Lowering(program, writer, memory, storage)
         self.loops = Loops(
@@ -79,15 +92,37 @@ class Renderer:
             storage,
             self.lowering,
             lambda schedule, values, after: self.region(schedule, values, {}, after),
+            self.part,
+            self.limits.part,
         )
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Write what follows as a function of its own, the same in every kernel that has it; see `outline`."""
+        outer, self.limits = self.limits, Limits()
+        self.w.line(BEGIN)
+        with self.storage.frame():
+            yield
+        self.w.line(END)
+        label = self.w.name()[1:]
+        self.w.line(f"  br label %{label}")
+        self.w.label(label)
+        self.limits = outer
 
     def finish(self, head: str, globals_: str, tail: str, shared: int = 0) -> Rendered:
         """Put the text of the kernel together."""
         storage = self.storage
         storage.finish()
         declarations = [*sorted(self.w.declarations), *self.lowering.globals.values(), globals_]
-        lines = [*declarations, head, "entry:", *storage.prologue, *self.w.lines, "}", tail]
-        return Rendered("\n".join(lines), storage.layout, storage.workspace, shared)
+        body, parts = "\n".join(["entry:", *storage.prologue, *self.w.lines]), dict[str, str]()
+        if self.limits.part is not None:
+            arguments = {name: kind for kind, name in re.findall(r"(\w+)(?: noalias)? (%\w+)[,)]", head)}
+            attributes = tail.partition("\n")[0]
+            functions = {f"@{line.partition('@')[2].partition('(')[0]}": line for line in self.w.declarations}
+            body, called, parts = outline(body, arguments, functions | self.lowering.globals, attributes)
+            declarations += called
+        text = "\n".join([*declarations, head, body, "}", tail])
+        return Rendered(text, storage.layout, storage.workspace, shared, parts)
 
     def run(self) -> None:
         """The whole program for one block of environments: compute, and write each piece of an output once complete."""
@@ -128,10 +163,10 @@ class Renderer:
 
     def waiting(self, schedule: Schedule) -> int:
         """Return how much of a schedule would be spilled."""
-        if self.registers is None:
+        registers = self.limits.registers
+        if registers is None:
             return 0
-        margin = self.registers // 4
-        return self.find_spills(schedule, fused_sums(schedule), self.due(schedule), self.registers - margin).cost
+        return self.find_spills(schedule, fused_sums(schedule), self.due(schedule), registers - registers // 4).cost
 
     def region(self, schedule: Schedule, values: Values, due: Due, after: After | None = None) -> None:
         """The nodes of a schedule, straight through; `values` has its parameters, and gets the rest.
@@ -154,8 +189,9 @@ class Renderer:
                 columns.setdefault(node.data[0], set()).add(node.data[1])
         spills = self.find_spills(schedule, sums, due)
         slots: dict[Expr, int] = {}
+        block = self.limits.block
         for position, node in enumerate(schedule.order):
-            if self.block and position % self.block == self.block - 1:
+            if block and position % block == block - 1:
                 label = self.w.name()[1:]
                 self.w.line(f"  br i1 %never, label %done, label %{label}")  # a plain jump would be merged away
                 self.w.label(label)
@@ -218,7 +254,7 @@ class Renderer:
         self, schedule: Schedule, sums: dict[Expr, FusedSum], due: Due, registers: int | None = None
     ) -> Spills:
         """Decide which values wait in memory."""
-        registers = self.registers if registers is None else registers
+        registers = self.limits.registers if registers is None else registers
         if registers is None:
             return Spills()
         skipped = {fused.product for fused in sums.values()}
@@ -245,4 +281,4 @@ class Renderer:
         def can_reload(node: Expr) -> bool:
             return node.op == "input" and self.memory.can_reload(node.data[0])
 
-        return find_spills(schedule.order, operands, registers, can_reload, late, self.repeats)
+        return find_spills(schedule.order, operands, registers, can_reload, late, self.limits.repeats)

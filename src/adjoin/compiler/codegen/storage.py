@@ -5,6 +5,8 @@ is up to the backend, which derives its own class.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
@@ -34,6 +36,7 @@ class Storage(ABC):
         self.prologue = writer.lines
         writer.lines = []
         self.zero = "0"
+        self.spilled = "%spilled"
         self.workspace: dict[str, int] = {"": 0}
         self._on_stack = 0
         self._slots = 0
@@ -52,10 +55,20 @@ class Storage(ABC):
     def finish(self) -> None:
         """Reserve the slots that were taken."""
         if self._slots:
-            base = self.reserve("%spill", self._slots)
+            base = self.reserve(f"{self.spilled}.base", self._slots)
             self.prologue.append(
-                f"  %spilled = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}"
+                f"  {self.spilled} = getelementptr {self.w.lane.float}, {self.stack} {base}, i64 {self.zero}"
             )
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Give what is written stack memory of its own, reserved where it begins."""
+        first, outer = len(self.w.lines), (self.prologue, self.spilled, self._slots, self._free, self._on_stack)
+        self.prologue, self.spilled, self._slots, self._free = [], self.w.name(), 0, []
+        yield
+        Storage.finish(self)
+        self.w.lines[first:first] = self.prologue
+        self.prologue, self.spilled, self._slots, self._free, self._on_stack = outer
 
     def array(self, elements: int, kind: str | None = None) -> str:
         """Memory for so many elements a lane, the same for every block and every iteration; on the stack if it fits.
@@ -69,7 +82,7 @@ class Storage(ABC):
             self.workspace[""] += elements
             return place
         self._on_stack += elements
-        return self.reserve(f"%stack{len(self.prologue)}", elements, kind)
+        return self.reserve(f"{self.w.name()}.a", elements, kind)
 
     def clear(self, array: str, elements: int, kind: str | None = None, used: tuple[str, int] | None = None) -> None:
         """Fill an array with zeros, in a loop.
@@ -113,7 +126,8 @@ class Storage(ABC):
 
     def slot(self, slot: int) -> str:
         """The typed address of a slot."""
-        return f"{self.stack} {self.w.emit(f'getelementptr {self.w.lane.float}, {self.stack} %spilled, i64 {slot}')}"
+        place = self.w.emit(f"getelementptr {self.w.lane.float}, {self.stack} {self.spilled}, i64 {slot}")
+        return f"{self.stack} {place}"
 
     # Streams between loops --------------------------------------------------------------------------------------------
 
@@ -148,7 +162,7 @@ class Storage(ABC):
         total = str(self.workspace[""])
         for name, factor in self.workspace.items():
             if name:
-                base = f"%space{len(self.prologue)}"
+                base = f"{self.w.name()}.s"
                 self.prologue.append(f"  {base}.f = mul i64 {self.count(name)}, {factor}")
                 self.prologue.append(f"  {base} = add i64 {base}.f, {total}")
                 total = base

@@ -20,6 +20,7 @@ import torch
 from adjoin import __version__
 from adjoin.compiler.codegen.renderer import Rendered
 from adjoin.compiler.codegen.writer import Lane
+from adjoin.compiler.ir.graph import uncollected
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cache import Cache, digest
 from adjoin.errors import InputError
@@ -167,7 +168,8 @@ def build(program: Program, lane: Lane, target: Target, cache: Cache) -> Binary:
     entry = cache.get(key)
     if entry is None:
         with announced(f"compiling {program} for {target.description}"):
-            rendered = target.render(program, lane)
+            with uncollected():
+                rendered = target.render(program, lane)
             entry = Binary(target.compile(rendered), rendered.workspace, rendered.shared).pack()
         cache.put(key, entry)
     return Binary.unpack(entry)

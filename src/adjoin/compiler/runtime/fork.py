@@ -36,11 +36,50 @@ class ForkSafeLock:
         return type(self), ()
 
 
+class Generating:
+    """Entered by each thread that generates code outside of llvmlite's lock; a fork waits until none does."""
+
+    def __init__(self):
+        self._changed, self._count = threading.Condition(), 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def __exit__(self, *_: Any) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def hold(self) -> None:
+        """Wait until no thread generates code, and let none begin."""
+        self._changed.acquire()
+        self._changed.wait_for(lambda: self._count == 0)
+
+    def release(self) -> None:
+        """Let threads generate code again."""
+        self._changed.release()
+
+
+generating = Generating()
+
+
+def _before() -> None:
+    _llvm.__enter__()
+    generating.hold()
+
+
+def _parent() -> None:
+    generating.release()
+    _llvm.__exit__()
+
+
 def _child() -> None:
+    generating.__init__()
     _llvm.__exit__()
     for lock in list(_locks):
         lock.renew()
 
 
-_llvm = ffi.lib._lock  # every call of LLVM holds it
-os.register_at_fork(before=_llvm.__enter__, after_in_parent=_llvm.__exit__, after_in_child=_child)
+_llvm = ffi.lib._lock  # every call of LLVM through llvmlite holds it
+os.register_at_fork(before=_before, after_in_parent=_parent, after_in_child=_child)

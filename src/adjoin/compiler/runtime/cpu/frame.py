@@ -1,7 +1,9 @@
 """The frame of a kernel on a CPU: a loop over blocks of as many environments as a vector has lanes."""
 
+from dataclasses import replace
+
 from adjoin.compiler.codegen.layout import Layout
-from adjoin.compiler.codegen.renderer import Rendered, Renderer
+from adjoin.compiler.codegen.renderer import Limits, Rendered, Renderer
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.ir.program import Program
@@ -13,6 +15,7 @@ LARGE_PROGRAM = 20_000  # nodes from which LLVM is spared most of the register a
 REGISTERS = 128  # values that large programs keep alive
 REPEATS = 0  # operations to compute a value again: the cache gives it back as fast
 BLOCK = 400  # nodes of a basic block of them: LLVM's time grows with the square of a block, and of their number
+PART = 1000  # nodes of a loop or branch from which on it is a function of its own, in programs that are large in all
 
 
 class ThreadStorage(Storage):
@@ -49,8 +52,10 @@ def render(program: Program, lane: Lane) -> Rendered:
     large = _largest(program.schedule) > LARGE_PROGRAM
     memory = TransposingMemory(w, layout, load_at_start=not large)
     memory.place_outputs(len(program.inputs), program.outputs)
-    limits = (REGISTERS, BLOCK, REPEATS) if large else ()
-    renderer = Renderer(program, w, memory, storage, *limits)
+    limits = Limits(REGISTERS, BLOCK, REPEATS) if large else Limits()
+    if program.operations > LARGE_PROGRAM:
+        limits = replace(limits, part=PART)
+    renderer = Renderer(program, w, memory, storage, limits)
     w.line("  br label %blocks")
     w.label("blocks")
     w.line("  %first = phi i64 [ %begin, %entry ], [ %next, %NEXT ]")

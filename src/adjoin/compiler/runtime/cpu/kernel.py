@@ -21,9 +21,10 @@ from adjoin.compiler.runtime.backend import PreparedLaunch, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu import openmp
 from adjoin.compiler.runtime.cpu.frame import render
+from adjoin.compiler.runtime.cpu.objects import compile_objects, link
 from adjoin.compiler.runtime.cpu.pages import with_huge_pages
 from adjoin.compiler.runtime.fork import ForkSafeLock
-from adjoin.compiler.runtime.llvm import initialize, machine, parse
+from adjoin.compiler.runtime.llvm import initialize, machine
 
 WORTHWHILE = 200_000  # vector instructions from which a second thread pays
 TURN = 10_000  # vector instructions that a thread does at a time, at least
@@ -70,9 +71,8 @@ class CpuTarget:
         return machine(self.triple, self.cpu, self.features, opt=2, reloc="pic", codemodel="small")
 
     def compile(self, rendered: Rendered) -> bytes:
-        """Return machine code, as an object file."""
-        generator = self.machine()
-        return generator.emit_object(parse(rendered.text, generator))
+        """Return machine code, as object files."""
+        return compile_objects(rendered, self, self.machine)
 
 
 @lru_cache(maxsize=1)
@@ -160,9 +160,7 @@ class LoadedCode:
         layout = Layout.of(program)
         self.pack_addresses = struct.Struct(f"{layout.tensors}q").pack
         self.pack_constants = struct.Struct(f"{layout.words - layout.tensors - 1}q").pack
-        self.engine = llvm.create_lljit_compiler(target.machine(), use_jit_link=True)
-        symbols = llvm.JITLibraryBuilder().add_object_img(self.binary.code).export_symbol("kernel")
-        self.library = symbols.export_symbol("whole").link(self.engine, "kernel")
+        self.engine, self.library = link(self.binary.code, target.machine(), "kernel", "whole")
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         self.address: int = self.library["kernel"]
         self.function = prototype(self.address)

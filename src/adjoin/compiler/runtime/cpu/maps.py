@@ -19,6 +19,7 @@ from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cpu.frame import ThreadStorage
 from adjoin.compiler.runtime.cpu.kernel import host
+from adjoin.compiler.runtime.cpu.objects import link
 from adjoin.compiler.runtime.map_plan import Cells, Launch, cell_tables
 from adjoin.compiler.runtime.map_target import MapTarget
 
@@ -225,9 +226,7 @@ class CpuMap:
         target = MapTarget(host(), map_, render)
         (lane,) = target.lanes(bits)
         binary = build(map_.program, lane, target, cache or Cache())
-        self.engine = llvm.create_lljit_compiler(host().machine(), use_jit_link=True)
-        library = llvm.JITLibraryBuilder().add_object_img(binary.code).export_symbol("kernel")
-        self.library = library.link(self.engine, "kernel")
+        self.engine, self.library = link(binary.code, host().machine(), "kernel")
         self.address: int = self.library["kernel"]
         self.work = map_.program.work / lane.width
         self.workspace = binary.workspace[""] * lane.width * lane.bits // 8

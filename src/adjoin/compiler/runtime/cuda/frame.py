@@ -1,7 +1,7 @@
 """The frame of a kernel on an NVIDIA GPU: one thread an environment; a warp shares its staging memory."""
 
 from adjoin.compiler.codegen.layout import Layout
-from adjoin.compiler.codegen.renderer import Rendered, Renderer
+from adjoin.compiler.codegen.renderer import Limits, Rendered, Renderer
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.ir.program import Program
@@ -55,7 +55,7 @@ def render(program: Program, lane: Lane) -> Rendered:
     w = Writer(lane)
     words = [f"%w{i}" for i in range(layout.words)]
     storage, memory = LocalStorage(w, layout, words), StagingMemory(w, layout, words)
-    renderer = Renderer(program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK, REPEATS)
+    renderer = Renderer(program, w, memory, storage, Limits(REGISTERS * 32 // lane.bits, BLOCK, REPEATS))
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
     warp = w.emit(f"lshr i32 {thread}, 5")

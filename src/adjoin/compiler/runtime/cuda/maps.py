@@ -9,7 +9,7 @@ import torch
 
 from adjoin.compiler.codegen.map_access import Map
 from adjoin.compiler.codegen.map_memory import Layout, MapMemory
-from adjoin.compiler.codegen.renderer import Rendered, Renderer
+from adjoin.compiler.codegen.renderer import Limits, Rendered, Renderer
 from adjoin.compiler.codegen.writer import Lane, Writer
 from adjoin.compiler.runtime.backend import build
 from adjoin.compiler.runtime.cache import Cache
@@ -77,7 +77,7 @@ def render(map_: Map, lane: Lane, early: bool = False) -> Rendered:
         w.line(WAIT.strip("\n"))
     words = [f"%w{i}" for i in range(layout.words)]
     storage, memory = LocalStorage(w, layout, words), WarpMemory(w, map_, words, _GLOBAL)
-    renderer = Renderer(map_.program, w, memory, storage, REGISTERS * 32 // lane.bits, BLOCK)
+    renderer = Renderer(map_.program, w, memory, storage, Limits(REGISTERS * 32 // lane.bits, BLOCK))
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     row, later, rows = (
         w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}", "i32") for name in ("ctaid.y", "ctaid.z", "nctaid.y")
