@@ -67,3 +67,45 @@ def test_a_missing_extra_is_said_before_training(tmp_path, monkeypatch, capsys):
     assert main(["cartpole", "--folder", str(tmp_path / "run")]) == 1
     assert "a plot of returns needs matplotlib: pip install 'adjoin[rl]'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_processes_of_one_machine_add_up_in_shared_memory(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, torch.distributed as dist\n"
+        "from adjoin.rl import distributed, shared_sum\n"
+        "with distributed.joined(torch.device('cpu')):\n"
+        "    assert distributed._shared is not None\n"
+        "    rank, generator = dist.get_rank(), torch.Generator().manual_seed(dist.get_rank())\n"
+        "    sizes = [(), (1,), (7, 3), (5000,), (shared_sum.CAPACITY // 4 + 1,)] * 40\n"  # the last goes by Gloo
+        "    for turn, size in enumerate(sizes):\n"
+        "        dtype = (torch.float32, torch.float64, torch.int64)[turn % 3]\n"
+        "        x = (100 * torch.randn(size, generator=generator)).to(dtype)\n"
+        "        wanted = x.clone()\n"
+        "        dist.all_reduce(wanted)\n"
+        "        found = distributed.total(x)\n"
+        "        assert found.dtype == dtype and found.shape == x.shape\n"
+        "        size_of_sum = x.abs()\n"
+        "        dist.all_reduce(size_of_sum)\n"
+        "        rounding = 2 * torch.finfo(dtype).eps if dtype.is_floating_point else 0\n"  # of two sums in any order
+        "        assert ((found - wanted).abs() <= rounding * size_of_sum).all()\n"
+        "        same = found.to(torch.float64).reshape(-1)\n"
+        "        both = [torch.empty_like(same) for _ in range(dist.get_world_size())]\n"
+        "        dist.all_gather(both, same)\n"
+        "        assert all(torch.equal(one, both[0]) for one in both)\n"
+        "    assert distributed.mean(torch.tensor([float(rank)])).tolist() == [1.0]\n"
+        "    shared_sum.TIMEOUT = 0.2\n"
+        "    if rank == 0:\n"
+        "        try:\n"
+        "            distributed.total(torch.ones(3))\n"
+        "        except RuntimeError as error:\n"
+        "            assert 'process 1 of 3 did not come to a sum within 0.2 s' in str(error)\n"
+        "        else:\n"
+        "            raise AssertionError('nobody else was there')\n"
+        "    dist.barrier()\n"
+        "assert distributed._shared is None\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", str(program)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr[-6000:]

@@ -247,7 +247,8 @@ class SHAC(Learner):
             order = torch.randperm(len(outputs), generator=self.generator, device=outputs.device)
             for part in order.split(size):
                 with torch.enable_grad():
-                    loss = (self.critic(inputs[part]) - outputs[part, None]).square().mean()
+                    left = self.critic(inputs.index_select(0, part)) - outputs.index_select(0, part)[:, None]
+                    loss = left.square().mean()
                     self.critic.zero_grad()
                     loss.backward()
                 distributed.average_gradients(parameters)
