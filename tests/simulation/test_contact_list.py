@@ -8,6 +8,7 @@ from worlds import UPRIGHT, hopper, tensor
 
 import adjoin
 from adjoin import PGS, AnticipatingAdjoint, Compliant, FrameConstraint, ImplicitAdjoint
+from adjoin.collision import contact_list
 from adjoin.simulation.state import FINE, OVERFLOW
 
 PARAMETERS = ("mass", "geometry_friction", "geometry_size", "geometry_position", "friction")
@@ -162,3 +163,36 @@ def test_a_contact_that_nothing_moves_along_its_normal_does_nothing(contact):
     assert (last.status.item(), last.v.item()) == (FINE, pytest.approx(0.3))
     last.v.sum().backward()
     assert v.grad.item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("contact", [PGS(), adjoin.Newton(), Compliant()], ids=lambda solver: type(solver).__name__)
+def test_code_for_each_pair_finds_the_contacts_that_a_loop_over_tables_finds(contact, monkeypatch):
+    found = []
+    for unrolled in (0, contact_list.UNROLLED):
+        monkeypatch.setattr(contact_list, "UNROLLED", unrolled)
+        sim = adjoin.Simulator(hopper(), 2e-3, contact, ground=True, self_collision=True, as_list=True)
+        given = inputs(6, geometry_size=sim.world.model.parameters()["geometry_size"].double())
+        assert sim.world.listed
+        found.append(gradients(sim, given))
+    (end, first), (other, second) = found
+    assert torch.equal(end, other)
+    assert all(torch.equal(first[name], second[name]) for name in given)
+
+
+def test_code_for_each_of_many_pairs_finds_the_same_contacts(monkeypatch):
+    bodies = "".join(
+        f"<body pos='{0.12 * (i % 3)} {0.1 * (i // 3)} {0.09 + 0.05 * i}'><freejoint/>"
+        f"<geom type='{kind}' size='{size}'/></body>"
+        for i, (kind, size) in enumerate([("sphere", "0.06"), ("capsule", "0.05 0.04"), ("box", "0.05 0.06 0.04")] * 2)
+    )
+    ground = "<geom type='plane' size='1 1 1'/>"
+    paths = []
+    for unrolled in (0, contact_list.UNROLLED):
+        monkeypatch.setattr(contact_list, "UNROLLED", unrolled)
+        sim = adjoin.Simulator(adjoin.load(f"<mujoco><worldbody>{ground}{bodies}</worldbody></mujoco>"))
+        state = sim.state(batch=5, dtype=torch.float64)
+        v = random(5, 36, seed=7)
+        paths.append(sim.rollout(state.replace(v=v), torch.zeros(40, 5, 0, dtype=torch.float64), outputs=["contacts"]))
+    one, other = paths
+    assert torch.equal(one.q, other.q)
+    assert (one.outputs["contacts"].distance < 0.0).any(-1).sum() > 20

@@ -21,15 +21,20 @@ CHEAP = frozenset((*product(("sphere", "capsule"), ("sphere", "capsule", "plane"
 """Pairs of kinds whose narrow phase costs no more than a test of bounding boxes."""
 
 
+UNROLLED = 600
+"""Pairs up to which each has code of its own that tests whether it is near, instead of one loop over tables."""
+
+
 class Shapes:
     """The shapes that can touch, where they are now, in arrays of the kernel.
 
     Args:
         state: the robot.
         used: the numbers of these shapes in the model.
+        unrolled: whether each shape has code of its own that finds its center.
     """
 
-    def __init__(self, state: State, used: Sequence[int]):
+    def __init__(self, state: State, used: Sequence[int], unrolled: bool = False):
         robot = state.robot
         self.terrain = robot.terrain if isinstance(robot, OnTerrain) else None
         geometries = [robot.model.geometries[index] for index in used]
@@ -59,8 +64,14 @@ class Shapes:
                 centers[i * 3 + k] = x
             return centers
 
-        blank = scratch(3 * len(used), checked=False, cleared=False)
-        self.centers = loop(len(used), locate, blank, detached=True)
+        self._centers: list[Vector3] = []
+        if unrolled:
+            poses = [state.pose(geometry.body) for geometry in geometries]
+            self._centers = [transform_point(pose, place) for pose, place in zip(poses, places, strict=True)]
+            self.centers = scratch([x for center in self._centers for x in center], checked=False)
+        else:
+            blank = scratch(3 * len(used), checked=False, cleared=False)
+            self.centers = loop(len(used), locate, blank, detached=True)
         self.number = {index: i for i, index in enumerate(used)}
         counts = [len(geometry.vertices) for geometry in geometries]
         if any(counts):
@@ -88,6 +99,8 @@ class Shapes:
 
     def center(self, i: Any) -> Vector3:
         """Return the middle of the box around a shape, in the world, m."""
+        if isinstance(i, int) and self._centers:
+            return self._centers[i]
         return vector.vector3([self.centers[i * 3 + k] for k in range(3)])
 
     def shape(self, kind: Any, i: Any) -> Any:

@@ -11,12 +11,14 @@ has is in the same order whatever its neighbors have, and adds exact zeros elsew
 on theirs.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol
 
-from adjoin.collision.broad_phase import CHEAP, Shapes, boxes_near, spheres_near, transform
+from adjoin.collision.broad_phase import CHEAP, UNROLLED, Shapes, boxes_near, spheres_near, transform
 from adjoin.collision.narrow_phase import NARROW_PHASE, NarrowPhase
 from adjoin.collision.pairs import Pair
 from adjoin.collision.point import Candidate, Point
@@ -258,10 +260,11 @@ def find_contacts(
         tangent_of: Chooses a direction across each normal, if the list should have one.
         reach_of: How near is near enough, of the shapes as they are; by default the margin of each pair.
     """
-    shapes, slots = Shapes(state, candidates.shapes), candidates.slots
+    unrolled = len(candidates.pairs) <= UNROLLED
+    shapes, slots = Shapes(state, candidates.shapes, unrolled), candidates.slots
     reach: Reach = WithinMargin(candidates.pairs, shapes) if reach_of is None else reach_of(shapes)
-    first = indices_table([shapes.number[pair.first] for pair in candidates.pairs])
-    second = indices_table([shapes.number[pair.second] for pair in candidates.pairs])
+    places = [(shapes.number[pair.first], shapes.number[pair.second]) for pair in candidates.pairs]
+    first, second = (indices_table(column) for column in zip(*places, strict=True))
     width = max(group.phase.features for group in candidates.groups)
 
     pair, number = (indices(slots, checked=False, cleared=False) for _ in range(2))
@@ -274,6 +277,11 @@ def find_contacts(
         """Return the places of both shapes of a pair, and whether spheres around them meet."""
         a, b = first[index], second[index]
         return a, b, spheres_near(shapes, kinds, a, b, reach.extent(a) + reach.extent(b) + reach.margin(index))
+
+    listed = {}
+    if unrolled:
+        groups = [group for group in candidates.groups if group.kinds[1] != "terrain"]
+        listed = dict(zip(groups, near_pairs(groups, shapes, reach, places), strict=True))
 
     for group in candidates.groups:
 
@@ -348,7 +356,12 @@ def find_contacts(
 
             return when(any_environment(near), each, carry, detached=True)
 
-        if group.size >= 2 * TOGETHER:
+        if group in listed:
+            count, near = listed[group]
+            carry = loop(
+                count, lambda i, carry, v=visit, near=near: v(near[i], carry), carry, at_most=group.size, detached=True
+            )
+        elif group.size >= 2 * TOGETHER:
             carry = loop(-(-group.size // TOGETHER), visit_several, carry, detached=True)
         else:
             carry = loop(group.size, lambda i, carry, g=group, v=visit: v(g.first + i, carry), carry, detached=True)
@@ -378,6 +391,59 @@ def find_contacts(
         found = loop(end - begin, evaluate, found, at_most=most)
     distance, position, normal, *tangent = found
     return ContactList(count, needed, pair, number, active, distance, position, normal, tangent[0] if tangent else None)
+
+
+class _Inside:
+    """Where shapes are, for code in the body that is being traced."""
+
+    def __init__(self, shapes: Shapes):
+        self._shapes = shapes
+
+    def center(self, i: int) -> Vector3:
+        """See `Shapes`."""
+        return vector.vector3([inside(x) for x in self._shapes.center(i)])
+
+    def axis(self, i: int) -> Vector3:
+        """See `Shapes`."""
+        return vector.vector3([inside(x) for x in self._shapes.axis(i)])
+
+
+def near_pairs(
+    groups: Sequence[Group], shapes: Shapes, reach: Reach, places: Sequence[tuple[int, int]]
+) -> list[tuple[Any, Scratch]]:
+    """List the pairs of each group that are near, by code for each: what it needs is in registers, not in tables.
+
+    Returns:
+        For each group how many pairs there are, and which.
+    """
+    here: Any = _Inside(shapes)
+
+    def is_near(index: int, kinds: tuple[str, str]) -> Any:
+        a, b = places[index]
+        within = inside(reach.extent(a)) + inside(reach.extent(b)) + inside(reach.margin(index))
+        return spheres_near(here, kinds, a, b, within)
+
+    def test(_: Any, carry: Any) -> Any:
+        lists = []
+        for group, found in zip(groups, carry, strict=True):
+            last = group.first + group.size
+            for start in range(group.first, last, TOGETHER):
+                block = range(start, min(start + TOGETHER, last))
+                near = [is_near(index, group.kinds) for index in block]
+
+                def claim(found: Any, block: range = block, near: list[Any] = near) -> Any:
+                    count, pairs = found
+                    for index, meets in zip(block, near, strict=True):
+                        pairs[count] = index  # the next one takes its place unless it is counted
+                        count = select(any_environment(inside(meets)), count + 1, count)
+                    return count, pairs
+
+                found = when(any_environment(functools.reduce(operator.or_, near)), claim, found, detached=True)
+            lists.append(found)
+        return lists
+
+    blank = [(integer(0), indices(group.size, checked=False, cleared=False)) for group in groups]
+    return loop(1, test, blank, detached=True)
 
 
 @cache

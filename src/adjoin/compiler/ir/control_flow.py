@@ -367,6 +367,8 @@ def when(condition: Any, function: Callable[[Any], Any], values: Any, *, detache
     """
     outer = current_graph()
     condition = outer.lift(condition)
+    if condition.op == "boolean":
+        return function(values) if condition.data else values
     leaves = list(tree.leaves(values))
     initial = [outer.lift(value.array if isinstance(value, Scratch) else value) for value in leaves]
     body = LoopBody.begin(outer, 1)
