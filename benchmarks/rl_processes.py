@@ -61,5 +61,6 @@ def two_processes(quick: bool, device: str) -> Iterator[dict[str, Any]]:
             name = f"{LEARNED}, {processes} process{'es' if processes > 1 else ''}: return, median"
             low, middle, high = quantiles(last, n=4)
             note = f"{settings['iterations']} iterations, 64 environments in all, {len(last)} seeds"
-            yield {"name": name, "value": middle, "unit": "", "note": f"{note}, half of them from {low:.0f} to {high:.0f}"}
+            note = f"{note}, half of them from {low:.0f} to {high:.0f}"
+            yield {"name": name, "value": middle, "unit": "", "note": note}
     yield {"table": curves}

@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import torch
@@ -68,7 +69,7 @@ class SharedSum:
         store: of the group, through which the processes tell each other where the memory is.
     """
 
-    def __init__(self, store: dist.Store):
+    def __init__(self, store: Any):
         self.rank, self.size, self.turn = dist.get_rank(), dist.get_world_size(), 0
         length = PAGE + 2 * self.size * CAPACITY
         if self.rank == 0:
