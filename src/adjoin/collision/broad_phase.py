@@ -21,7 +21,7 @@ CHEAP = frozenset((*product(("sphere", "capsule"), ("sphere", "capsule", "plane"
 """Pairs of kinds whose narrow phase costs no more than a test of bounding boxes."""
 
 
-UNROLLED = 600
+UNROLLED = 1_200
 """Pairs up to which each has code of its own that tests whether it is near, instead of one loop over tables."""
 
 

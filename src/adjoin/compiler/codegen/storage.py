@@ -12,6 +12,7 @@ from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 
+AT_ONCE = 8  # elements that are cleared at once
 STACK = 8192  # elements a lane that arrays and streams may take of the stack; more go to the workspace
 
 
@@ -94,19 +95,24 @@ class Storage(ABC):
             used: how many records of how many elements matter, the number an i32 operand.
         """
         w, kind = self.w, kind or self.w.lane.float
-        name, count = w.name()[1:], str(elements)
+        name, step, count = w.name()[1:], AT_ONCE, str(elements // AT_ONCE * AT_ONCE)
         if used is None:
+            for k in range(elements // step * step, elements):
+                w.line(f"  store {kind} zeroinitializer, {self.element(array, str(k), kind)}")
+            if elements < step:
+                return
             before = w.block
             w.line(f"  br label %{name}")
         else:
-            scaled = w.emit(f"mul i64 {w.emit(f'sext i32 {used[0]} to i64')}, {used[1]}")
-            count = w.intrinsic("llvm.smin.i64", "i64", ("i64", scaled), ("i64", count))
+            scaled, step = w.emit(f"mul i64 {w.emit(f'sext i32 {used[0]} to i64')}, {used[1]}"), 1
+            count = w.intrinsic("llvm.smin.i64", "i64", ("i64", scaled), ("i64", str(elements)))
             before = w.block
             w.line(f"  br i1 {w.emit(f'icmp sgt i64 {count}, 0')}, label %{name}, label %{name}.e")
         w.label(name)
         w.line(f"  %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name} ]")
-        w.line(f"  store {kind} zeroinitializer, {self.element(array, f'%{name}.i', kind)}")
-        w.line(f"  %{name}.n = add i64 %{name}.i, 1")
+        for k in range(step):
+            w.line(f"  store {kind} zeroinitializer, {self.element(array, f'%{name}.i', kind, k)}")
+        w.line(f"  %{name}.n = add i64 %{name}.i, {step}")
         w.line(f"  %{name}.m = icmp ult i64 %{name}.n, {count}")
         w.line(f"  br i1 %{name}.m, label %{name}, label %{name}.e")
         w.label(f"{name}.e")
