@@ -2,7 +2,8 @@
 
     python tests/simulation/contact_scenes.py [--scene stack,dominoes,cards,gripper,bin] [--solver pgs,newton]
 
-It takes minutes, most of them to compile. What is wrong is marked, and the exit status is 1 then.
+It takes minutes, most of them to compile. What is wrong is marked, and the exit status is 1 then. A robot that lies
+down and gets up again is in test_get_up.py.
 """
 
 import argparse
