@@ -2,9 +2,9 @@
 
 Servos follow the postures, smoothly from one to the next. Nothing is measured.
 
-- "sit" and "crouch" were picked from random postures, 1,024 simulated at once for two seconds, among those that kept
+- "sit" and "crouch" are two of 1,280 random postures, simulated hundreds at once for two seconds, of those that kept
   still; "feet out", "slide" and "feet in" are between and beside them. None of these has to be passed in haste.
-- "squat", "lower" and "bend" are by CMA-ES, from what kinematics say of a center of mass above the feet: the way up had
+- "squat", "lower" and "bend" are by CMA-ES, from postures in which the center of mass is above the feet: the way up had
   to end well from six states, on six floors.
 - "curl", "push" and "lean", with which it sits up, are by `search`, from a crude guess.
 """
@@ -82,7 +82,7 @@ def perform(sim: adjoin.Simulator, controls: torch.Tensor) -> Iterator[adjoin.Tr
 
 
 def search(
-    sim: adjoin.Simulator, lying: adjoin.SimulatorState, iterations: int = 60
+    sim: adjoin.Simulator, lying: adjoin.SimulatorState, iterations: int = 80
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Find how to sit up from lying: times (5,) and postures (5, 11), of which the first and the last are given.
 

@@ -101,14 +101,18 @@ def test_mujocos_robot_lies_down_and_gets_up_under_the_same_control(sim):
     data.qpos[:] = sim.drop(q).q
     torso = model.body("torso_link").id
     feet = {k for k in range(model.ngeom) if "ankle_roll" in model.geom(k).name}
-    rows = []
+    ground, rows, torques = model.geom("ground").id, [], []
     for control in controls.numpy():
         data.ctrl[:] = control
         mujoco.mj_step(model, data)
-        others = sum(not {int(c.geom1), int(c.geom2)} & feet for c in data.contact)
+        touching = [{int(contact.geom1), int(contact.geom2)} for contact in data.contact]
+        others = sum(not (pair & feet and ground in pair) for pair in touching)
+        torques.append(data.qfrc_actuator[6:].copy())
         turn = data.xmat[torso].reshape(3, 3)
         head = data.xpos[torso][2] + turn[2] @ get_up.HEAD[:3].numpy()
         rows.append((head, data.qpos[2], turn[2, 0], turn[2, 2], abs(data.qvel).max(), others))
+    limits = [joint.effort_limit for joint in adjoin.robots.load("g1").joints if joint.kind == "revolute"]
+    assert (np.abs(torques).max(0) <= np.array(limits) * (1.0 + 1e-12)).all()
     names = ("head", "pelvis", "chest", "upright", "speed", "other contacts")
     found = dict(zip(names, torch.tensor(np.array(rows)).unbind(1), strict=True))
     assert rests_on_its_back(during(found, REST))
