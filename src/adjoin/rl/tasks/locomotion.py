@@ -8,17 +8,27 @@ from typing import Any
 import torch
 
 from adjoin.compiler.runtime.function import function
+from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.solver import Solver
+from adjoin.model.joint import Joint
 from adjoin.model.model import Model
 from adjoin.rl.environment import EnvironmentState
 from adjoin.rl.random import Random
 from adjoin.rl.task import Start, Task, register_task
-from adjoin.rl.tasks.physics import SOFT_GROUND, contact_simulator, rescaled
+from adjoin.rl.tasks.physics import contact_simulator, rescaled
 from adjoin.robots import load
 from adjoin.spatial.rotation import from_quaternion
 from adjoin.spatial.vector import apply
 
 HEIGHT, FORWARD_SPEED, BASE = 0, 5, 11  # where numbers are in an observation, and how many are about the base
+
+# Ranges of joints (degrees) and coefficient of friction of DiffRL's ant, and the springs of its simulator: 40 kN/m for
+# contact, which grow by a quarter for each m/s of approach, and 1 kN m/rad for limits. These damp joints by 10 N m s/rad
+# wherever they are, which adds to the joints' own 1.
+RANGES = {"hip": (-40.0, 40.0), "ankle": (30.0, 100.0)}
+FRICTION = 0.75
+SPRINGS = Compliant(stiffness=220.0, dissipation=0.25, depth=5e-3, transition=0.1, lever=0.158)
+DAMPING = 11.0
 
 
 class Locomotion(Task):
@@ -78,7 +88,8 @@ class Locomotion(Task):
 class Ant(Locomotion):
     """An ant of 182 kg is to run; 37 observations, reward v_x + 0.1 up + heading + (height - 0.27).
 
-    Its ground is soft, and a step an eighth of an action: gradients then show a learner farther than on hard ground.
+    Its ground is as soft as DiffRL's, and a step an eighth of an action: gradients then show a learner farther than on
+    hard ground.
     """
 
     name = "ant"
@@ -87,8 +98,10 @@ class Ant(Locomotion):
     angles = (0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0)
 
     def __init__(self):
-        model = rescaled(load("ant"), density=200.0, armature=0.05, damping=1.0, actuator_gear=200.0)
-        super().__init__(model, contact=SOFT_GROUND)
+        model = rescaled(load("ant"), density=200.0, armature=0.05, damping=DAMPING, actuator_gear=200.0)
+        bodies = tuple(replace(body, joint=_with_range(body.joint)) for body in model.bodies)
+        shapes = tuple(replace(shape, friction=(FRICTION, *shape.friction[1:])) for shape in model.geometries)
+        super().__init__(replace(model, bodies=bodies, geometries=shapes), contact=SPRINGS)
 
     def reward(self, before: EnvironmentState, action: torch.Tensor, after: EnvironmentState) -> torch.Tensor:
         """Return the speed along x, and bonuses for an upright base."""
@@ -98,6 +111,15 @@ class Ant(Locomotion):
     def terminated(self, state: EnvironmentState) -> torch.Tensor:
         """Return where the base is too low."""
         return state.q[:, 2] < self.lowest
+
+
+def _with_range(joint: Joint) -> Joint:
+    """Return a joint with the range of its kind; two ankles turn the other way."""
+    kind = joint.name.partition("_")[0]
+    if kind not in RANGES:
+        return joint
+    low, high = (math.radians(x) for x in RANGES[kind])
+    return replace(joint, lower=low, upper=high) if joint.upper > 0.0 else replace(joint, lower=-high, upper=-low)
 
 
 @register_task
