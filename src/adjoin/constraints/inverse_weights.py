@@ -5,6 +5,7 @@ import numpy as np
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.robot import Robot
 from adjoin.dynamics.state import State
+from adjoin.dynamics.tendon import tendon_of
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.model import Model
 from adjoin.model.parts import INITIAL, WORLD, Geometry
@@ -18,6 +19,7 @@ class InverseWeights:
     Attributes:
         bodies: (moving its center of mass, turning) of each body, 1/kg and 1/(kg m²).
         dofs: of each coordinate; those of one joint that are alike share their mean.
+        tendons: of each tendon, as it says or else in that configuration.
     """
 
     def __init__(self, model: Model):
@@ -48,6 +50,13 @@ class InverseWeights:
                 mean = sum(self.dofs[i] for i in places) / len(places)
                 for i in places:
                     self.dofs[i] = mean
+        self.tendons: list[float] = []
+        for tendon in model.tendons:
+            jacobian = np.zeros(model.nv)
+            if not tendon.inverse_weight:
+                for dof, arm in tendon_of(state, tendon)[1].arms.items():
+                    jacobian[dof] = arm
+            self.tendons.append(tendon.inverse_weight or float(jacobian @ inverse @ jacobian))
 
     def of_equality(self, model: Model, equality: EqualityConstraint) -> tuple[float, float]:
         """Of what one of the model's equalities holds: (moving, turning)."""
@@ -58,7 +67,7 @@ class InverseWeights:
             light = sum(self.dofs[model.coordinates[model.joint_index(name)].v] for name in names)
             return light, light
         if equality.kind == "tendon":
-            light = sum(model.tendons[model.tendon_index(name)].inverse_weight for name in names)
+            light = sum(self.tendons[model.tendon_index(name)] for name in names)
             return light, light
         bodies = [model.frames[model.frame_index(name)].body for name in names]
         both = [self.bodies[body] for body in bodies if body != WORLD]

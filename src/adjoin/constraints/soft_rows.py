@@ -73,29 +73,29 @@ def soft_rows(
     state: State, constraints: Sequence[Equality], limits: bool, weights: InverseWeights, dt: float
 ) -> list[SoftRow]:
     """The rows of a state: joint limits, joint friction, equalities."""
-    rows = [*_limits(state, weights, dt), *_tendon_limits(state, dt)] if limits else []
-    rows += [*_frictions(state, weights, dt), *_tendon_frictions(state, dt)]
+    rows = [*_limits(state, weights, dt), *_tendon_limits(state, weights, dt)] if limits else []
+    rows += [*_frictions(state, weights, dt), *_tendon_frictions(state, weights, dt)]
     return [*rows, *_equalities(state, constraints, weights, dt), *_model_equalities(state, weights, dt)]
 
 
-def _tendon_limits(state: State, dt: float) -> list[SoftRow]:
+def _tendon_limits(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
     rows = []
     for index, arms, gap, _ in tendon_limits(state):
         tendon = state.robot.model.tendons[index]
         violation = gap - tendon.margin
         soft = softness(tendon.limit_solref, tendon.limit_solimp, violation, dt)
-        hard = 1.0 / maximum(soft.regularization * tendon.inverse_weight, LEAST)
+        hard = 1.0 / maximum(soft.regularization * weights.tendons[index], LEAST)
         reference = soft.damping * speed(arms, state) + soft.stiffness * violation
         rows.append(SoftRow(arms, "push", reference, select(violation < 0.0, hard, 0.0)))
     return rows
 
 
-def _tendon_frictions(state: State, dt: float) -> list[SoftRow]:
+def _tendon_frictions(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
     rows = []
     for index, arms, friction in tendon_frictions(state):
         tendon = state.robot.model.tendons[index]
         soft = softness(tendon.friction_solref, tendon.friction_solimp, 0.0, dt)
-        hard = 1.0 / maximum(soft.regularization * tendon.inverse_weight, LEAST)
+        hard = 1.0 / maximum(soft.regularization * weights.tendons[index], LEAST)
         rows.append(SoftRow(arms, "resist", soft.damping * speed(arms, state), hard, friction))
     return rows
 

@@ -131,7 +131,6 @@ class Mechanism:
             limit_solimp=_floats(m.tendon_solimp_lim[i][:5]),  # type: ignore[arg-type]
             friction_solref=_pair(m.tendon_solref_fri[i]),
             friction_solimp=_floats(m.tendon_solimp_fri[i][:5]),  # type: ignore[arg-type]
-            rest_length=float(m.tendon_length0[i]),
             inverse_weight=float(m.tendon_invweight0[i]),
         )
 

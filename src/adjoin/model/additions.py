@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from adjoin.errors import InputError, ModelError, Subject
 from adjoin.model.equality import EqualityConstraint
-from adjoin.model.parts import Actuator, Geometry, Keyframe
+from adjoin.model.field_types import checked
+from adjoin.model.parts import WORLD, WORLD_LINK, Actuator, Frame, Geometry, Keyframe
 from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
 
@@ -14,19 +15,20 @@ if TYPE_CHECKING:
 
 
 _KINDS = {
-    "actuators": Actuator,
-    "equalities": EqualityConstraint,
-    "geometries": Geometry,
-    "sensors": Sensor,
-    "tendons": Tendon,
+    "actuators": ("actuator", Actuator),
+    "equalities": ("equality", EqualityConstraint),
+    "geometries": ("geometry", Geometry),
+    "sensors": ("sensor", Sensor),
+    "tendons": ("tendon", Tendon),
 }
 
 
 def with_part(model: "Model", field: str, part: Any) -> "Model":
     """Return the model with a part in one of its tuples: in the place of that of the same name, else at the end."""
-    kind = _KINDS[field]
+    what, kind = _KINDS[field]
     if not isinstance(part, kind):
         raise InputError(f"got a {type(part).__name__}; it must be an adjoin.{kind.__name__}")
+    part = checked(part, what)
     parts = list(getattr(model, field))
     names = [item.name for item in parts]
     if part.name in names:
@@ -38,6 +40,9 @@ def with_part(model: "Model", field: str, part: Any) -> "Model":
 
 def with_geometry(model: "Model", geometry: Geometry) -> "Model":
     """Implement `Model.with_geometry`."""
+    fixed = isinstance(geometry, Geometry) and (geometry.link, geometry.body) == (WORLD_LINK, WORLD)
+    if fixed and WORLD_LINK not in model.trees:
+        model = replace(model, frames=(*model.frames, Frame(WORLD_LINK, WORLD)))
     changed = with_part(model, "geometries", geometry)
     body = model.frames[model.frame_index(geometry.link)].body
     if geometry.body != body:

@@ -10,7 +10,7 @@ from adjoin.model.description import Description, JointDescription, LinkDescript
 from adjoin.model.fluid import Medium
 from adjoin.model.joint import Joint
 from adjoin.model.model import Model
-from adjoin.model.parts import WORLD, Body, Fixture, Frame, Geometry, Keyframe
+from adjoin.model.parts import WORLD, WORLD_LINK, Body, Fixture, Frame, Geometry, Keyframe
 from adjoin.model.tendon import Waypoint
 from adjoin.spatial import inertia as inertias
 from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_compose
@@ -19,9 +19,6 @@ from adjoin.spatial.vector import IDENTITY, ZERO
 
 FLOATING_BASE = "root_joint"
 """Name of the free joint that `floating_base=True` adds; Pinocchio's name for it."""
-
-_WORLD_LINK = "world"
-"""A link of this name is the world itself, and no part of a robot."""
 
 Lock = Mapping[str, float | Sequence[float]]
 
@@ -81,7 +78,7 @@ def assemble(
     for link in description.links:
         flaws.check_link(link, accept, repair, findings)
 
-    world = _Part("world", WORLD, None, IDENTITY_TRANSFORM)
+    world = _Part(WORLD_LINK, WORLD, None, IDENTITY_TRANSFORM)
     parts: list[_Part] = []
     frames: list[Frame] = []
     shapes: list[Geometry] = []
@@ -94,7 +91,7 @@ def assemble(
         link = links[name]
         if link.tree is not None:
             tree = link.tree
-        elif not link.hidden and name != _WORLD_LINK:
+        elif not link.hidden and name != WORLD_LINK:
             tree = tree or name
         if joint is not None:
             parts.append(_Part(link.body or name, index, joint, pose))

@@ -9,7 +9,7 @@ from adjoin.spatial.vector import IDENTITY, ZERO
 
 @dataclass(frozen=True)
 class EqualityConstraint:
-    """A constraint that is always active, as MuJoCo's `<equality>` has it.
+    """A constraint that holds two parts to one another, as MuJoCo's `<equality>` has it.
 
     Attributes:
         name: unique among the constraints.

@@ -470,7 +470,8 @@ class Model:
 
         Args:
             geometry: the shape; its `link` is the name of a frame, its `body` the index of the body which that is on.
-                A shape of the same name is replaced.
+                With the link "world" and the body -1 it is fixed to the world, which makes it an obstacle. A shape of
+                the same name is replaced.
 
         Raises:
             ModelError: the shape makes no sense, or its link is on another body.

@@ -10,6 +10,9 @@ from adjoin.spatial.vector import IDENTITY, ZERO
 WORLD = -1
 """The index that stands for the world where a body is asked for."""
 
+WORLD_LINK = "world"
+"""A link of this name is the world itself, and no part of a robot."""
+
 GeometryKind = Literal["sphere", "box", "cylinder", "capsule", "ellipsoid", "plane", "hull"]
 GEOMETRY_KINDS: tuple[GeometryKind, ...] = ("sphere", "box", "cylinder", "capsule", "ellipsoid", "plane", "hull")
 

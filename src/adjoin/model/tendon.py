@@ -53,8 +53,7 @@ class Tendon:
         limit_solimp: MuJoCo's impedance of its limits.
         friction_solref: the same of its dry friction.
         friction_solimp: the same of its dry friction.
-        rest_length: its length in the initial configuration, m.
-        inverse_weight: MuJoCo's `tendon_invweight0`: how light it is there, 1/kg.
+        inverse_weight: MuJoCo's `tendon_invweight0`: how light it is in the initial configuration, 1/kg; 0: computed.
     """
 
     name: str
@@ -71,5 +70,4 @@ class Tendon:
     limit_solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
     friction_solref: tuple[float, float] = (0.02, 1.0)
     friction_solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
-    rest_length: float = 0.0
     inverse_weight: float = 0.0

@@ -20,6 +20,9 @@ MAX_NUMBER = 1e18
 MAX_MIMIC = 50
 """Joints of a chain in which each mimics the next."""
 
+CONDIMS = (1, 3, 4, 6)
+"""What `Geometry.condim` may be."""
+
 INTEGRATORS = ("", "Euler", "Euler, explicit", "implicitfast", "RK4")
 """What `Model.integrator` may be."""
 
@@ -144,6 +147,8 @@ def _is_sound_shape(shape: Geometry) -> bool:
     """Return whether the numbers of a shape without vertices are in order."""
     size = shape.size
     if shape.vertices or shape.faces or shape.kind == "hull" or len(size) != 3 or min(size) < 0.0:
+        return False
+    if shape.condim not in CONDIMS or (len(shape.friction), len(shape.solref), len(shape.solimp)) != (3, 2, 5):
         return False
     numbers = sum(shape.friction) + sum(shape.solref) + sum(shape.solimp)
     return math.isfinite(sum(size) + numbers + shape.margin + shape.gap + shape.solmix)
@@ -361,8 +366,11 @@ def _shapes(model: "Model") -> None:
             _solid(subject, shape.vertices)
         if shape.faces:
             _faces(subject, shape)
-        for field in ("friction", "solref", "solimp"):
-            _finite(subject, field, getattr(shape, field))
+        for field, size in (("friction", 3), ("solref", 2), ("solimp", 5)):
+            _finite(subject, field, getattr(shape, field), size)
+        if shape.condim not in CONDIMS:
+            valid = f"it must be one of {', '.join(map(str, CONDIMS))}"
+            raise ModelError(f"condim is {shape.condim}", subject=subject, field="condim", remedy=valid)
         _finite(subject, "margin, gap, solmix", (shape.margin, shape.gap, shape.solmix))
     for pair in model.pairs:
         for name in (pair.first, pair.second):
@@ -427,6 +435,9 @@ def _tendons(model: "Model") -> None:
             if part.kind in ("sphere", "cylinder") and (before, after) != ("site", "site"):
                 remedy = "it needs a point before and one after it"
                 raise ModelError(f"a {part.kind} ends the path", subject=subject, field="path", remedy=remedy)
+        if set(kinds) == {"site"} and len(kinds) < 2:
+            remedy = "it needs at least two"
+            raise ModelError("it runs through one point", subject=subject, field="path", remedy=remedy)
         _finite(subject, "stiffness, damping, friction", (tendon.stiffness, tendon.damping, tendon.friction))
         _finite(subject, "spring_length", tendon.spring_length, 2)
 
@@ -449,6 +460,9 @@ def _equalities(model: "Model") -> None:
             _known(subject, field, what, getattr(equality, field), names[equality.kind])
             if equality.kind == "joint":
                 _one_axis(subject, field, model, getattr(equality, field))
+        if equality.first == equality.second:
+            problem = f"it holds {what} {equality.first!r} to itself"
+            raise ModelError(problem, subject=subject, field="second", remedy="name another, or none")
         _pose(subject, equality.position, equality.rotation)
         _finite(subject, "other_position", equality.other_position, 3)
         _finite(subject, "coefficients", equality.coefficients, 5)
