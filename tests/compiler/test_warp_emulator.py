@@ -89,6 +89,26 @@ CONTACT = """<mujoco><option timestep="0.004"/><worldbody><geom type="plane" siz
 </worldbody></mujoco>"""
 
 
+def path_and_gradients(document, solver, q, v):
+    """Positions and velocities of three steps, and gradients of where they lead."""
+    sim = adjoin.Simulator(adjoin.load(document), contact=solver)
+    leaves = [x.clone().requires_grad_() for x in (q, v)]
+    path = sim.rollout(sim.state(*leaves), torch.zeros(3, len(q), 0, dtype=q.dtype))
+    loss = path.q[-1].sum() + path.v[-1].square().sum()
+    return path.q.detach(), path.v.detach(), *torch.autograd.grad(loss, leaves)
+
+
+def check_steps(monkeypatch, document, solver, q, v):
+    """Steps in contact, and gradients, of which every bit is that of a kernel for a CPU."""
+    here = path_and_gradients(document, solver, q, v)
+    assert all(x.isfinite().all() for x in here)
+    assert (here[1][-1] != v).any(-1).all()
+    monkeypatch.setattr(backend, "_registered", {**backend._registered, "cpu": EmulatedBackend()})
+    for one, other in zip(here, path_and_gradients(document, solver, q, v), strict=True):
+        assert torch.equal(one, other)
+    return here
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("solver", [adjoin.Newton(), adjoin.PGS()], ids=["Newton", "PGS"])
 def test_steps_in_contact_and_their_gradients_have_the_bits_of_a_cpu(solver, dtype, monkeypatch):
@@ -96,20 +116,39 @@ def test_steps_in_contact_and_their_gradients_have_the_bits_of_a_cpu(solver, dty
     q = torch.tensor([0.0, 0.0, 0.04, 1.0, 0.0, 0.0, 0.0, 0.2], dtype=dtype).repeat(33, 1)
     q[:, 2] += 0.03 * torch.rand(33, generator=generator, dtype=dtype)
     v = 0.3 * torch.randn(33, 7, generator=generator, dtype=dtype)
+    check_steps(monkeypatch, CONTACT, solver, q, v)
 
-    def steps():
-        sim = adjoin.Simulator(adjoin.load(CONTACT), contact=solver)
-        leaves = [x.clone().requires_grad_() for x in (q, v)]
-        path = sim.rollout(sim.state(*leaves), torch.zeros(3, 33, 0, dtype=dtype))
-        loss = path.q[-1].sum() + path.v[-1].square().sum()
-        return path.q.detach(), path.v.detach(), *torch.autograd.grad(loss, leaves)
 
-    here = steps()
-    assert all(x.isfinite().all() for x in here)
-    assert (here[1][-1] != v).any(-1).all()
-    monkeypatch.setattr(backend, "_registered", {**backend._registered, "cpu": EmulatedBackend()})
-    for one, other in zip(here, steps(), strict=True):
-        assert torch.equal(one, other)
+HILLS = """<mujoco><option timestep="0.004"/><asset>
+<hfield name="hills" nrow="4" ncol="5" size="1 1 0.2 0.3" elevation="0 1 2 1 0  2 1 0 1 2  1 0 1 2 1  0 2 1 0 2"/>
+<mesh name="stone" vertex="-.1 -.1 -.1 .1 -.1 -.1 .1 .1 -.1 -.1 .1 -.1 0 0 .12"/></asset>
+<worldbody><geom type="hfield" hfield="hills"/><body pos="0 0 0.3"><freejoint/><geom {} mass="1"/></body></worldbody>
+</mujoco>"""
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        'type="sphere" size="0.1"',
+        'type="capsule" size="0.06 0.1"',
+        'type="box" size="0.1 0.08 0.06"',
+        'type="mesh" mesh="stone"',
+    ],
+    ids=["sphere", "capsule", "box", "mesh"],
+)
+def test_shapes_on_a_height_field_have_the_bits_of_a_cpu(shape, monkeypatch):
+    pytest.importorskip("mujoco")
+    document = HILLS.format(shape)
+    generator = torch.Generator().manual_seed(2)
+    q = torch.zeros(33, 7, dtype=torch.float64)
+    q[:, :2] = torch.rand(33, 2, generator=generator, dtype=torch.float64) - 0.5
+    q[:, 3:] = torch.nn.functional.normalize(torch.randn(33, 4, generator=generator, dtype=torch.float64), dim=-1)
+    q = adjoin.Simulator(adjoin.load(document)).drop(q).q
+    q[:, 2] -= 0.02  # inside the ground
+    v = 0.3 * torch.randn(33, 6, generator=generator, dtype=torch.float64)
+    _, after, *_ = check_steps(monkeypatch, document, adjoin.Newton(), q, v)
+    falling = (after[-1, :, 3:] - v[:, 3:]).abs().amax(-1) < 1e-9
+    assert falling.double().mean() < 0.2  # the ground turns almost all of them
 
 
 def test_a_thread_that_does_not_come_to_a_barrier_is_noticed(monkeypatch):
