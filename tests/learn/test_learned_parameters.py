@@ -8,6 +8,8 @@ import adjoin
 from adjoin.errors import InputError
 from adjoin.learn.modules import Bounded, Covariance, LogCholesky, Positive, Rotation, Unconstrained
 from adjoin.learn.parameters import Parameters
+from adjoin.learn.report import _parameter_labels
+from adjoin.model.parameters import find
 
 F64 = torch.float64
 LIMITS = ("lower", "upper")
@@ -49,6 +51,27 @@ def test_every_parameter_can_be_learned_and_starts_as_the_model_has_it(name):
     torch.testing.assert_close(learned()[name], model.parameters(dtype=F64)[name], rtol=0.0, atol=0.0)
     for other in learned.parameters():
         assert other.dtype == F64
+
+
+@functools.cache
+def tied():
+    path = (adjoin.Waypoint("joint", "baseHinge"), adjoin.Waypoint("joint", "interArm"))
+    string = adjoin.Tendon("string", path, stiffness=3.0, lower=-1.0, upper=1.0)
+    gear = adjoin.EqualityConstraint("gear", "joint", "baseHinge", "interArm")
+    return arm().with_tendon(string).with_equality(gear)
+
+
+@pytest.mark.parametrize("name", [name for name in tied().parameters() if name.startswith(("tendon", "equality"))])
+def test_parameters_of_tendons_and_equalities_can_be_learned_and_are_named(name):
+    model, limits = tied(), ("tendon_lower", "tendon_upper")
+    owner = "string" if name.startswith("tendon") else "gear"
+    learned = Parameters(model, F64).learn(name, Limit if name in limits else Unconstrained, of=owner)
+    assert torch.equal(learned()[name], model.parameters(dtype=F64)[name])
+    labels = _parameter_labels(model, find(name), learned()[name].shape)
+    assert len(labels) == learned()[name].numel()
+    assert all(label.endswith(f" of {owner}") for label in labels)
+    with pytest.raises(InputError, match="'foot'"):
+        Parameters(model, F64).learn(name, Unconstrained, of="foot")
 
 
 @pytest.mark.parametrize("name", ["effort_limit", "velocity_limit"])
@@ -187,7 +210,7 @@ BAD_INERTIA = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 3.0])
 @pytest.mark.parametrize(
     ("name", "module", "of", "message"),
     [
-        ("mas", Positive, None, "no parameter 'mas'; parameters: mass, com, .*, inertial"),
+        ("mas", Positive, None, "no parameter 'mas'; parameters: inertial, mass, com, "),
         ("mass", Positive, "foot", "'mass': no body 'foot'; bodies: arm1, arm2"),
         ("mass", Positive, "endEffector", "no body 'endEffector'; .* is welded to the body 'arm2'"),
         ("damping", Positive, "arm1", "'damping': no joint 'arm1'; joints: baseHinge, interArm"),

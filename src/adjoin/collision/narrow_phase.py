@@ -31,6 +31,7 @@ from adjoin.collision.plane import (
     search_cylinder_plane,
     search_cylinder_plane_triangle,
     search_hull_plane,
+    search_lower_corners,
     sphere_plane,
 )
 from adjoin.collision.point import FAR, Candidate, Point, swapped
@@ -190,6 +191,7 @@ MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
     **NARROW_PHASE,
     ("cylinder", "plane"): NarrowPhase(search_cylinder_plane_triangle, cylinder_plane_triangle_at, 4),
     ("capsule", "capsule"): NarrowPhase(search_parallel_capsules, capsule_point_at, 1),
+    ("box", "plane"): NarrowPhase(search_lower_corners, box_plane_at, 3),
     ("capsule", "box"): NarrowPhase(search_capsule_box, capsule_box_point_at, 1),
     ("box", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES, bounded=True),
     ("hull", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES, bounded=True),

@@ -10,7 +10,7 @@ from adjoin.errors import InputError, unknown_name
 from adjoin.model.model import Model
 from adjoin.model.parts import WORLD, ContactPair, Geometry
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import maximum
+from adjoin.trace import maximum, minimum, select
 
 Coefficients = tuple[Scalar, Scalar, Scalar, Scalar, Scalar]
 """Of friction: sliding in two directions, torsional (m), rolling about two axes (m)."""
@@ -33,6 +33,7 @@ class Pair:
         gap: see `Geometry`.
         solref: MuJoCo's (time constant s, damping ratio).
         solimp: MuJoCo's contact impedance.
+        share: of the first shape in what is mixed of both.
         points: which of their points of contact count; if None, those that can move along their normals.
     """
 
@@ -44,6 +45,7 @@ class Pair:
     gap: float = 0.0
     solref: tuple[float, float] = (0.02, 1.0)
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    share: float = 0.5
     points: tuple[int, ...] | None = None
 
     @property
@@ -54,7 +56,7 @@ class Pair:
     def swapped(self) -> "Pair":
         """The same pair with its shapes in the other order."""
         decides = {"first": "second", "second": "first"}.get(self.friction, self.friction)  # type: ignore[arg-type]
-        return replace(self, first=self.second, second=self.first, friction=decides)
+        return replace(self, first=self.second, second=self.first, friction=decides, share=1.0 - self.share)
 
     def coefficients(self, friction: Sequence[Sequence[Scalar]]) -> Coefficients:
         """The pair's coefficients of friction.
@@ -70,6 +72,39 @@ class Pair:
         else:
             sliding, torsional, rolling = first if self.friction == "first" else second
         return (sliding, sliding, torsional, rolling, rolling)
+
+    def softness(
+        self, solref: Sequence[Sequence[Scalar]], solimp: Sequence[Sequence[Scalar]]
+    ) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+        """The pair's solref and solimp.
+
+        Args:
+            solref: of every shape of the model.
+            solimp: of every shape of the model.
+        """
+        if isinstance(self.friction, tuple):
+            return self.solref, self.solimp
+        if self.friction != "greater":
+            index = getattr(self, self.friction)
+            return tuple(solref[index]), tuple(solimp[index])
+        return mixed(self.share, solref[self.first], solref[self.second], solimp[self.first], solimp[self.second])
+
+
+def mixed(
+    share: float,
+    solref: Sequence[Scalar],
+    other_solref: Sequence[Scalar],
+    solimp: Sequence[Scalar],
+    other_solimp: Sequence[Scalar],
+) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+    """The solref and solimp of two shapes together; stiffness and damping, which are negative, are not mixed."""
+
+    def mean(a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
+        return [share * x + (1.0 - share) * y for x, y in zip(a, b, strict=True)]
+
+    timed = (solref[0] > 0.0) & (other_solref[0] > 0.0)
+    choices = zip(mean(solref, other_solref), solref, other_solref, strict=True)
+    return tuple(select(timed, m, minimum(x, y)) for m, x, y in choices), tuple(mean(solimp, other_solimp))
 
 
 def pairs(
@@ -214,16 +249,12 @@ def _combined(model: Model, place: tuple[int, int], own: ContactPair | None) -> 
         decides = "first" if a.priority > b.priority else "second"
         shape = a if a.priority > b.priority else b
         return Pair(*place, decides, shape.condim, margin, gap, shape.solref, shape.solimp)
-    weight = _weight(a, b)
-    solimp = tuple(weight * x + (1.0 - weight) * y for x, y in zip(a.solimp, b.solimp, strict=True))
-    if a.solref[0] > 0.0 and b.solref[0] > 0.0:
-        solref = tuple(weight * x + (1.0 - weight) * y for x, y in zip(a.solref, b.solref, strict=True))
-    else:
-        solref = tuple(min(x, y) for x, y in zip(a.solref, b.solref, strict=True))
-    return Pair(*place, "greater", max(a.condim, b.condim), margin, gap, solref, solimp)  # type: ignore[arg-type]
+    share = _share(a, b)
+    solref, solimp = mixed(share, a.solref, b.solref, a.solimp, b.solimp)
+    return Pair(*place, "greater", max(a.condim, b.condim), margin, gap, solref, solimp, share)  # type: ignore[arg-type]
 
 
-def _weight(a: Geometry, b: Geometry) -> float:
+def _share(a: Geometry, b: Geometry) -> float:
     """Of the first shape in mixing."""
     if a.solmix >= _TINY and b.solmix >= _TINY:
         return a.solmix / (a.solmix + b.solmix)

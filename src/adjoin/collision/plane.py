@@ -97,6 +97,18 @@ def search_box_plane(a: Shape, b: Shape) -> list[Candidate]:
     return found
 
 
+def search_lower_corners(a: Shape, b: Shape) -> list[Candidate]:
+    """MuJoCo's points: of each two opposite corners the lower one. The feature is that of `search_box_plane`."""
+    slopes = vector.apply_transposed(a.pose[0], b.axis)
+    x, y, z = (h * slope for h, slope in zip(a.size, slopes, strict=True))
+    level, found = height(b, a.center), []
+    for s, t in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
+        rise = s * x + t * y + z
+        lower = select(rise < 0.0, 1.0, -1.0)
+        found.append(Candidate(level - abs(rise), (lower * s, lower * t, lower)))
+    return found
+
+
 def box_plane_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
     """One corner."""
     corner = transform_point(a.pose, vector3([s * h for s, h in zip(feature, a.size, strict=True)]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adjoin.spatial.scalar import Scalar
-from adjoin.trace import Expr, exp, log, maximum, minimum, select
+from adjoin.trace import exp, log, maximum, minimum, select
 
 LEAST = 1e-15  # MuJoCo's mjMINVAL
 SOFTEST, HARDEST = 1e-4, 0.9999  # bounds of an impedance
@@ -40,7 +40,7 @@ def impedance(solimp: Sequence[Scalar], violation: Scalar) -> Scalar:
     else:
         rising = middle * _power(x / middle, exponent)
         falling = 1.0 - (1.0 - middle) * _power((1.0 - x) / (1.0 - middle), exponent)
-    share = select(x <= middle, rising, falling) if isinstance(x, Expr) else (rising if x <= middle else falling)
+    share = select(x <= middle, rising, falling)
     return low + share * (high - low)
 
 
@@ -60,14 +60,10 @@ def softness(solref: Sequence[Scalar], solimp: Sequence[Scalar], violation: Scal
     by_time = 1.0 / maximum(high * high * constant * constant * ratio * ratio, LEAST)
     by_number = -time / (high * high)
     damping = 2.0 / maximum(high * constant, LEAST)
-    stiffness, damping = _choose(time > 0.0, by_time, by_number), _choose(ratio > 0.0, damping, -ratio / high)
+    stiffness, damping = select(time > 0.0, by_time, by_number), select(ratio > 0.0, damping, -ratio / high)
     return Softness(stiffness * enforced, damping, (1.0 - enforced) / enforced)
 
 
 def _power(x: Scalar, exponent: Scalar) -> Scalar:
     """x^exponent of an x that is not negative."""
-    return _choose(x > 0.0, exp(exponent * log(maximum(x, 1e-30))), 0.0)
-
-
-def _choose(condition: object, a: Scalar, b: Scalar) -> Scalar:
-    return select(condition, a, b) if isinstance(condition, Expr) else (a if condition else b)
+    return select(x > 0.0, exp(exponent * log(maximum(x, 1e-30))), 0.0)

@@ -15,6 +15,7 @@ from adjoin.spatial import vector
 from adjoin.spatial.motion import IDENTITY_TRANSFORM, Spatial, Transform
 from adjoin.spatial.rotation import (
     Quaternion,
+    from_quaternion,
     quaternion_along,
     quaternion_conjugate,
     quaternion_multiply,
@@ -76,11 +77,12 @@ def equality_rows(state: State, index: int) -> list[EqualityRow]:
     equality = state.robot.model.equalities[index]
     if equality.kind in ("joint", "tendon"):
         return [_polynomial(state, equality, state.robot.numbers("equality_coefficients")[index])]
-    position = vector.vector3(state.robot.numbers("equality_position")[index])
+    position, other_position = (
+        vector.vector3(state.robot.numbers(f"equality_{name}")[index]) for name in ("position", "other_position")
+    )
     (first, one), (second, other) = (_frame(state, name) for name in (equality.first, equality.second))
     places = [
-        vector.add(place, vector.apply(turn, at))
-        for (turn, place), at in ((one, position), (other, equality.other_position))
+        vector.add(place, vector.apply(turn, at)) for (turn, place), at in ((one, position), (other, other_position))
     ]
     sides = [point_columns(state, body, place) for body, place in zip((first, second), places, strict=True)]
     gap = vector.subtract(*places)
@@ -90,7 +92,13 @@ def equality_rows(state: State, index: int) -> list[EqualityRow]:
     for k in range(3):
         arms = _along(sides, lambda motion, k=k: motion[1][k])  # type: ignore[misc]
         rows.append(EqualityRow(arms, gap[k], False, drift[k]))
-    return rows if equality.kind == "connect" else rows + _turns(equality, one[0], other[0], sides, motions)
+    if equality.kind == "connect":
+        return rows
+    relative = equality.rotation
+    if "equality_rotation" in state.robot.params:
+        w, x, y, z = state.robot.numbers("equality_rotation")[index]
+        relative = from_quaternion(quaternion_normalize((w, x, y, z)))
+    return rows + _turns(equality.torque_scale, relative, one[0], other[0], sides, motions)
 
 
 def _frame(state: State, name: str) -> tuple[int, Transform]:
@@ -111,18 +119,19 @@ def _along(sides: Sequence[Sequence[tuple[int, Spatial]]], part) -> Arms:
 
 
 def _turns(
-    equality: EqualityConstraint,
+    torque_scale: float,
+    rotation: Matrix3,
     first: Matrix3,
     second: Matrix3,
     sides: Sequence[Sequence[tuple[int, Spatial]]],
     motions: Sequence[PointMotion],
 ) -> list[EqualityRow]:
     """The rows of the orientation: the vector part of the quaternion from the second frame to where it should be."""
-    one, other, relative = (quaternion_normalize(quaternion_along(turn)) for turn in (first, second, equality.rotation))
+    one, other, relative = (quaternion_normalize(quaternion_along(turn)) for turn in (first, second, rotation))
     goal = quaternion_multiply(one, relative)
     error = quaternion_multiply(quaternion_conjugate(other), goal)
     sign = select(error[0] < 0.0, -1.0, 1.0)
-    scale = sign * equality.torque_scale
+    scale = sign * torque_scale
 
     def corrected(k: int, turn: Quaternion) -> Scalar:
         turned = quaternion_multiply(quaternion_multiply(quaternion_conjugate(other), turn), goal)

@@ -155,7 +155,9 @@ class SoftContacts(ContactRows):
         self.dt = dt
         self.elliptic = model.elliptic if solver.elliptic is None else solver.elliptic
         self.impratio = model.impratio if solver.impratio is None else solver.impratio
-        self.solref, self.solimp = Records([pair.solref for pair in pairs]), Records([pair.solimp for pair in pairs])
+        solref, solimp = map(self.state.robot.numbers, ("geometry_solref", "geometry_solimp"))
+        soft = [pair.softness(solref, solimp) for pair in pairs]
+        self.solref, self.solimp = (Records(column) for column in zip(*soft, strict=True))
         light = [[scene.weights.of_shape(model.geometries[i]) for i in (pair.first, pair.second)] for pair in pairs]
         self.inverse = Records([(a[0] + b[0],) for a, b in light])
         blank = self.contacts.blank(self.rows), self.contacts.blank(2)

@@ -80,10 +80,11 @@ def soft_rows(
 
 def _tendon_limits(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
     rows = []
+    solrefs, solimps = map(state.robot.numbers, ("tendon_limit_solref", "tendon_limit_solimp"))
     for index, arms, gap, _ in tendon_limits(state):
         tendon = state.robot.model.tendons[index]
         violation = gap - tendon.margin
-        soft = softness(tendon.limit_solref, tendon.limit_solimp, violation, dt)
+        soft = softness(solrefs[index], solimps[index], violation, dt)
         hard = 1.0 / maximum(soft.regularization * weights.tendons[index], LEAST)
         reference = soft.damping * speed(arms, state) + soft.stiffness * violation
         rows.append(SoftRow(arms, "push", reference, select(violation < 0.0, hard, 0.0)))
@@ -102,6 +103,7 @@ def _tendon_frictions(state: State, weights: InverseWeights, dt: float) -> list[
 
 def _model_equalities(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
     rows = []
+    solrefs, solimps = map(state.robot.numbers, ("equality_solref", "equality_solimp"))
     for index, equality in enumerate(state.robot.model.equalities):
         active = is_active(state, index)
         if is_zero(active):
@@ -111,7 +113,7 @@ def _model_equalities(state: State, weights: InverseWeights, dt: float) -> list[
         error = parts[0].error
         if len(parts) > 1:
             error = sqrt(maximum(sum((part.error * part.error for part in parts), 0.0), LEAST * LEAST))
-        soft = softness(equality.solref, equality.solimp, error, dt)
+        soft = softness(solrefs[index], solimps[index], error, dt)
         light = weights.of_equality(state.robot.model, equality)
         for k, (arms, gap, _, drift) in enumerate(parts):
             hard = active / maximum(soft.regularization * light[int(k >= 3)], LEAST)
@@ -123,10 +125,11 @@ def _model_equalities(state: State, weights: InverseWeights, dt: float) -> list[
 def _limits(state: State, weights: InverseWeights, dt: float) -> list[SoftRow]:
     """Of each joint the limit that is nearer."""
     rows = []
+    solrefs, solimps = map(state.robot.numbers, ("limit_solref", "limit_solimp"))
     for body, arms, gap in nearest_limits(state):
         joint, at = state.robot.model.joints[body], state.robot.model.coordinates[body]
         violation = gap - joint.limit_margin
-        soft = softness(joint.limit_solref, joint.limit_solimp, violation, dt)
+        soft = softness(solrefs[body], solimps[body], violation, dt)
         hard = 1.0 / (soft.regularization * weights.dofs[at.v] * at.multiplier**2)
         speed = sum((arm * state.v[dof] for dof, arm in arms.items()), 0.0)
         reference = soft.damping * speed + soft.stiffness * violation

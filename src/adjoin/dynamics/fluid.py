@@ -5,6 +5,7 @@ the mass of what they displace. Velocities and forces are in the axes of the box
 """
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from adjoin.dynamics.generalized_forces import joint_forces
@@ -35,9 +36,11 @@ class Load(NamedTuple):
 
 def fluid_forces(state: State) -> list[Scalar]:
     """Return the generalized forces of the medium, nv scalars."""
-    robot, medium = state.robot, state.robot.model.medium
-    if not medium.shapes:
+    robot = state.robot
+    if not robot.model.medium.shapes:
         return [0.0] * robot.nv
+    density, viscosity, wind = map(robot.numbers, ("fluid_density", "fluid_viscosity", "wind"))
+    medium = replace(robot.model.medium, density=density, viscosity=viscosity, wind=vector.vector3(wind))
     forces: list[Spatial] = [ZERO_SPATIAL] * robot.count
     for shape in medium.shapes:
         frame = robot.model.frame_index(shape.frame)

@@ -22,8 +22,9 @@ INERTIAL = "inertial"
 GROUPS: dict[str, tuple[str, ...]] = {INERTIAL: ("mass", "com", "inertia")}
 
 _NOT_NEGATIVE = ("mass", "damping", "friction", "armature", "stiffness", "geometry_size", "geometry_friction")
-_ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation")
-_INFINITE = ("lower", "upper")
+_NOT_NEGATIVE += ("tendon_stiffness", "tendon_damping", "tendon_friction", "fluid_density", "fluid_viscosity")
+_ROTATIONS = ("joint_rotation", "frame_rotation", "geometry_rotation", "equality_rotation")
+_INFINITE = ("lower", "upper", "tendon_lower", "tendon_upper")
 _ONLY_NAN_IS_WRONG: dict[str, Any] = {
     **dict.fromkeys(_NOT_NEGATIVE, Positive),
     **dict.fromkeys(_ROTATIONS, Rotation),
@@ -105,7 +106,7 @@ class Parameters(torch.nn.Module):
         """
         members = GROUPS.get(name, (name,))
         if name not in GROUPS and parameters.find(name) is None and name not in parameters.FIXED:
-            raise InputError(unknown_name("parameter", "parameters", name, [*parameters.names(), *GROUPS]))
+            raise InputError(unknown_name("parameter", "parameters", name, [*GROUPS, *parameters.names()]))
         items, indices, owners = self._chosen(name, parameters.named(members[0]), of)
         for other in (part for member in members for part in self._targets.get(member, [])):
             twice = sorted(set(other.indices) & set(indices)) or (None if indices else [None])
@@ -309,6 +310,7 @@ def ranges_of(model: Model, parameter: parameters.Parameter) -> tuple[str, dict[
             start += len(actuator.gear)
         return "actuator", ranges
     what = {"bodies": "body", "joints": "joint", "geometries": "geometry", "actuators": "actuator", "frames": "frame"}
+    what |= {"tendons": "tendon", "equalities": "equality"}
     owners = getattr(model, parameter.owner)
     return what[parameter.owner], {item.name: range(k, k + 1) for k, item in enumerate(owners)}
 

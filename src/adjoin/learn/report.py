@@ -20,7 +20,7 @@ from adjoin.learn.parameters import Parameters
 from adjoin.model import parameters
 
 _MAX_PLOTTED = 8
-_COMPONENTS = {3: "x y z", 4: "w x y z", 6: "xx xy xz yy yz zz"}
+_COMPONENTS = {2: "0 1", 3: "x y z", 4: "w x y z", 5: "0 1 2 3 4", 6: "xx xy xz yy yz zz"}
 
 
 @dataclass(frozen=True, eq=False)

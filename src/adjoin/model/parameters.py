@@ -12,6 +12,7 @@ that this call does not read change nothing in it. Those that no kernel reads (`
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ class Parameter:
         tail: the rest of its shape.
         unit: SI.
         meaning: one line.
-        field: where its owner keeps it.
+        field: where its owner keeps it; of the world, a field of `Model`, or one of its medium.
         fixed: who reads it from the model, if no kernel does and it cannot be an input of a call.
         range: what its values must be, in a model and in a call; see `unphysical`. Damping, armature and stiffness
             must not be negative in a model either, but a call may ask what would be.
@@ -104,6 +105,10 @@ PARAMETERS: tuple[Parameter, ...] = (
         "friction",
         range="not negative",
     ),
+    Parameter("geometry_solref", _SHAPE, (2,), "s, 1", "time constant and damping ratio of contact, Newton", "solref"),
+    Parameter("geometry_solimp", _SHAPE, (5,), "1, m", "impedance of contact, Newton", "solimp"),
+    Parameter("limit_solref", _JOINT, (2,), "s, 1", "the same of the limits of each body's joint", "limit_solref"),
+    Parameter("limit_solimp", _JOINT, (5,), "1, rad, m", "the same of the limits of each body's joint", "limit_solimp"),
     Parameter("actuator_gain", _DRIVE, (), "N m, N per control", "force per control", "gain"),
     Parameter("actuator_bias", _DRIVE, (3,), "N m, N", "force: constant, per length, per rate", "bias"),
     Parameter("actuator_gear", _DRIVE, (), "1", "gear of each actuator, one after the other per dof", "gear"),
@@ -116,9 +121,18 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("tendon_spring_length", _TENDON, (2,), "m", "lengths at which its spring rests", "spring_length"),
     Parameter("tendon_lower", _TENDON, (), "m", "least length, -inf if none", "lower"),
     Parameter("tendon_upper", _TENDON, (), "m", "greatest length, inf if none", "upper"),
+    Parameter("tendon_limit_solref", _TENDON, (2,), "s, 1", "softness of its limits, Newton", "limit_solref"),
+    Parameter("tendon_limit_solimp", _TENDON, (5,), "1, m", "impedance of its limits, Newton", "limit_solimp"),
     Parameter("equality_position", _HELD, (3,), "m", "point in the first frame", "position"),
+    Parameter("equality_other_position", _HELD, (3,), "m", "point in the second frame", "other_position"),
+    Parameter("equality_rotation", _HELD, (4,), "1", "of a weld, second frame in the first, [w x y z]", "rotation"),
     Parameter("equality_coefficients", _HELD, (5,), "rad, m", "polynomial of joints and tendons", "coefficients"),
     Parameter("equality_active", _HELD, (), "1", "1, or 0 to leave it out", "active"),
+    Parameter("equality_solref", _HELD, (2,), "s, 1", "softness, Newton", "solref"),
+    Parameter("equality_solimp", _HELD, (5,), "1, m", "impedance, Newton", "solimp"),
+    Parameter("fluid_density", "world", (), "kg/m^3", "density of the medium", "medium.density"),
+    Parameter("fluid_viscosity", "world", (), "Pa s", "viscosity of the medium", "medium.viscosity"),
+    Parameter("wind", "world", (3,), "m/s", "velocity of the medium, world axes", "medium.wind"),
 )
 """All parameters, in order."""
 
@@ -169,7 +183,8 @@ def numbers(model: "Model", parameter: Parameter) -> Any:
     """Return the model's own values, as nested lists of floats."""
     field = parameter.field
     if parameter.owner == "world":
-        return list(getattr(model, field))
+        value = attrgetter(field)(model)
+        return list(value) if parameter.tail else value
     if parameter.owner == "configuration":
         return _spring_references(model)
     if parameter.owner == "dofs":
@@ -318,9 +333,9 @@ def _frozen(parameter: Parameter, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _set_joints(model: "Model", parameter: Parameter, values: list[float]) -> "Model":
+def _set_joints(model: "Model", parameter: Parameter, values: list[Any]) -> "Model":
     bodies = [
-        replace(body, joint=replace(body.joint, **{parameter.field: value}))
+        replace(body, joint=replace(body.joint, **{parameter.field: _frozen(parameter, value)}))
         for body, value in zip(model.bodies, values, strict=True)
     ]
     return replace(model, bodies=tuple(bodies))
@@ -342,11 +357,13 @@ def _set_coordinates(model: "Model", parameter: Parameter, values: list[float]) 
     return replace(model, bodies=tuple(bodies))
 
 
-def _set_world(model: "Model", parameter: Parameter, values: list[float]) -> "Model":
-    return replace(model, **{parameter.field: tuple(values)})
+def _set_world(model: "Model", parameter: Parameter, value: Any) -> "Model":
+    owner, _, field = parameter.field.rpartition(".")
+    new = {field: _frozen(parameter, value)}
+    return replace(model, **({owner: replace(getattr(model, owner), **new)} if owner else new))
 
 
-_SETTERS: dict[str, Callable[["Model", Parameter, list[Any]], "Model"]] = {
+_SETTERS: dict[str, Callable[["Model", Parameter, Any], "Model"]] = {
     _JOINT: _set_joints,
     "dofs": _set_coordinates,
     "configuration": _set_coordinates,
