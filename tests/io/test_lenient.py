@@ -1,5 +1,6 @@
 """A plain `load`: what is noticed, what is done about it, and where files may come from."""
 
+import json
 import struct
 import warnings
 
@@ -141,6 +142,34 @@ def test_gltf_is_read_with_its_nodes(tmp_path):
     model, found = loaded(shape('<mesh filename="part.glb"/>'), folder=tmp_path)
     assert found == []
     assert set(model.geometries[0].vertices) == {(x, y, z + 2) for x, y, z in CORNERS}
+
+
+def with_buffer_in(data, name):
+    """A binary glTF as text, and its buffer, which it refers to by a name."""
+    length = int.from_bytes(data[12:16], "little")
+    tree = json.loads(data[20 : 20 + length])
+    tree["buffers"][0]["uri"] = name
+    return json.dumps(tree).encode(), data[28 + length :]
+
+
+def test_buffers_of_gltf_are_read_from_its_folder(tmp_path):
+    pytest.importorskip("trimesh")
+    folder = tmp_path / "robot" / "meshes"
+    (folder / "raw").mkdir(parents=True)
+    for name in ("raw/the%20buffer.bin", "../buffer.bin", "/etc/hostname", "http://example.com/buffer.bin", "gone.bin"):
+        text, buffer = with_buffer_in(glb(CORNERS, SIDES, [0, 0, 2]), name)
+        (folder / "part.gltf").write_bytes(text)
+        (folder / "raw" / "the buffer.bin").write_bytes(buffer)
+        (tmp_path / "robot" / "buffer.bin").write_bytes(buffer)
+        model, found = loaded(shape('<mesh filename="meshes/part.gltf"/>'), folder=tmp_path / "robot")
+        problems = [problem for _, problem, _ in found]
+        if name.startswith("raw"):
+            assert problems == []
+            assert set(model.geometries[0].vertices) == {(x, y, z + 2) for x, y, z in CORNERS}
+        else:
+            outside = name.startswith(("..", "/"))
+            assert problems == ["it is outside the robot's collection" if outside else "it does not exist"]
+            assert model.geometries == ()
 
 
 def test_meshes_of_an_mjcf_that_mujoco_does_not_read_or_that_are_missing(tmp_path):

@@ -1,19 +1,22 @@
 """Triangle meshes of STL, OBJ, Collada and glTF files, parsed by trimesh and pycollada.
 
 Both trust their input. A robot file can come from anywhere, so the checks are made here: sizes before anything is
-allocated, three numbers for each vertex, no DOCTYPE or entities, no other file opened. Of Collada, plain colors are
-read; textures, lights and the up axis are ignored, as ROS does.
+allocated, three numbers for each vertex, no DOCTYPE or entities, no other file opened but buffers of glTF that the
+caller reads. Of Collada, plain colors are read; textures, lights and the up axis are ignored, as ROS does.
 """
 
+import base64
+import functools
 import io
 import json
 import logging
 import re
 import struct
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 from xml.parsers import expat
 
 import numpy as np
@@ -51,7 +54,13 @@ class Surface:
     color: Color | None = None
 
 
-def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option] = ()) -> list[Surface]:
+def read_mesh(
+    data: bytes,
+    name: str,
+    element: Element,
+    options: Sequence[Option] = (),
+    beside: Callable[[str], bytes] | None = None,
+) -> list[Surface]:
     """Return the surfaces of a mesh file, with at least one vertex among them.
 
     Args:
@@ -59,6 +68,7 @@ def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option
         name: its name; the ending says the format.
         element: what refers to it, for messages.
         options: what the caller could do without the mesh, for messages.
+        beside: returns the bytes of a file that the mesh names; None if it may name none.
 
     Raises:
         ModelError: the format is not read, the file is malformed or too large, or a package is missing.
@@ -68,7 +78,8 @@ def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option
     if ending not in MESH_FORMATS:
         problem = f"files of format {ending} are not read" if ending else "its name has no ending that says the format"
         element.fail(problem, f"convert it to {' or '.join(MESH_FORMATS)}", subject=subject, options=options)
-    read = {".stl": _stl, ".obj": _obj, ".dae": _collada, ".glb": _gltf, ".gltf": _gltf}[ending]
+    gltf = functools.partial(_gltf, beside=beside)
+    read = {".stl": _stl, ".obj": _obj, ".dae": _collada, ".glb": gltf, ".gltf": gltf}[ending]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -76,6 +87,8 @@ def read_mesh(data: bytes, name: str, element: Element, options: Sequence[Option
             surfaces = _checked(read(data))
     except (_Refused, InputError) as error:
         element.fail(error.problem, error.remedy, subject=subject, options=options)
+    except ModelError:  # of a file that it refers to
+        raise
     except Exception as error:  # whatever a broken file makes of a parser
         problem = f"it cannot be read ({str(error) or type(error).__name__})"
         element.fail(problem, subject=subject, options=options)
@@ -146,8 +159,8 @@ def _trimesh(data: bytes, kind: str, **options: bool) -> Iterator[Surface]:
         yield Surface(vertices, np.asarray(faces), None if factor is None else _rgb(factor[:3]))
 
 
-def _gltf(data: bytes) -> Iterator[Surface]:
-    """Read glTF, binary or as text with its buffers inside; textures are dropped, since they are never drawn."""
+def _gltf(data: bytes, beside: Callable[[str], bytes] | None) -> Iterator[Surface]:
+    """Read glTF, binary or as text; textures are dropped, since they are never drawn."""
     binary = data[:4] == b"glTF"
     length = int.from_bytes(data[12:16], "little") if binary else len(data)
     tree = json.loads(data[20 : 20 + length] if binary else data)
@@ -157,8 +170,13 @@ def _gltf(data: bytes) -> Iterator[Surface]:
         color = material.get("pbrMetallicRoughness", {}).get("baseColorFactor")
         material.clear()
         material["pbrMetallicRoughness"] = {} if color is None else {"baseColorFactor": color}
-    if any(not str(buffer.get("uri", "data:")).startswith("data:") for buffer in tree.get("buffers", ())):
-        raise _Refused("its buffers are in other files", remedy="write it as .glb")
+    for buffer in tree.get("buffers", ()):
+        address = str(buffer.get("uri", "data:"))
+        if not address.startswith("data:"):
+            if beside is None:
+                raise _Refused("its buffers are in other files", remedy="write it as .glb")
+            inside = base64.b64encode(beside(unquote(address))).decode()
+            buffer["uri"] = f"data:application/octet-stream;base64,{inside}"
     sizes = {"SCALAR": 1, "VEC2": 2, "VEC3": 3}
     accessors = tree.get("accessors", ())
     if sum(abs(int(one.get("count", 0))) * sizes.get(one.get("type"), 16) for one in accessors) > 12 * MAX_VERTICES:

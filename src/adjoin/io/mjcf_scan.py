@@ -5,6 +5,7 @@ handed over in memory under names of our own; the compiler itself sees no path t
 (textures, materials, skins, lights, the `<visual>` section) is left out, and so is `<size>`, which asks for memory.
 """
 
+import functools
 import importlib
 import math
 import os
@@ -366,7 +367,8 @@ def _asset(element: Element, attribute: str, state: _Scan) -> str:
         name = f"file{len(state.names)}{path.suffix.lower()}"
         data = state.files.read(path, element)
         if element.tag == "mesh" and path.suffix.lower() not in COMPILED:
-            name, data = f"{name}.stl", to_stl(read_mesh(data, path.name, element))
+            beside = functools.partial(state.files.read_beside, path, element)
+            name, data = f"{name}.stl", to_stl(read_mesh(data, path.name, element, beside=beside))
         state.names[key] = name
         state.addresses[name] = address
         state.assets[name] = data

@@ -113,6 +113,10 @@ class Files:
         except OSError as error:
             element.fail(f"it cannot be read: {error.strerror}", subject=Subject("file", path.name))
 
+    def read_beside(self, path: Path, element: Element, address: str) -> bytes:
+        """Return the bytes of a file that another, which `resolve` gave, refers to: in its folder or below it."""
+        return self.read(self._first([path.parent / address], [path.parent], address, element, ()), element)
+
     @cached_property
     def _above(self) -> list[Path]:
         """Return the folder of the robot file and those above it that may belong to it."""

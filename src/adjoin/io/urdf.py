@@ -6,6 +6,7 @@ as other tools write them: `<capsule radius length>` and joints of type "spheric
 """
 
 import difflib
+import functools
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -191,7 +192,13 @@ def _hull(reader: _Reader, shape: Element) -> tuple[Vec3, ...]:
     path = reader.files.resolve(shape.text("filename"), shape, options=[WITHOUT_MESHES])
     key = (str(path), scale)
     if key not in reader.hulls:
-        surfaces = read_mesh(reader.files.read(path, shape), path.name, shape, [WITHOUT_MESHES])
+        surfaces = read_mesh(
+            reader.files.read(path, shape),
+            path.name,
+            shape,
+            [WITHOUT_MESHES],
+            functools.partial(reader.files.read_beside, path, shape),
+        )
         points = np.concatenate([surface.vertices for surface in surfaces])
         hull = np.unique(points, axis=0) if reader.meshes == "exact" else convex_hull(points)
         hull = hull * np.array(scale)

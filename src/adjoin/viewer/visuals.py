@@ -1,5 +1,6 @@
 """Visual shapes and meshes of a robot's file; a model itself keeps collision shapes only."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -140,7 +141,9 @@ class _Reader:
     def _file(self, shape: Element) -> Surfaces:
         path = self._files.resolve(shape.text("filename"), shape)
         if str(path) not in self._read:
-            surfaces = [s for s in read_mesh(self._files.read(path, shape), path.name, shape) if len(s.faces)]
+            beside = functools.partial(self._files.read_beside, path, shape)
+            found = read_mesh(self._files.read(path, shape), path.name, shape, beside=beside)
+            surfaces = [surface for surface in found if len(surface.faces)]
             if not surfaces:
                 shape.fail("it has no triangles", subject=Subject("mesh", path.name))
             self._read[str(path)] = [(mesh.creased(s.vertices, s.faces), ONE, s.color) for s in surfaces]
