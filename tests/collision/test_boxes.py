@@ -6,7 +6,7 @@ import pytest
 import torch
 from places import deepest, kernel, random_pair, shape, theirs
 
-from adjoin.collision.box_box import SLACK, SLANT, TOLERANCE
+from adjoin.collision.box_box import RESTING, SLACK
 from adjoin.collision.narrow_phase import points
 from adjoin.collision.point import FAR
 from adjoin.spatial.rotation import from_rpy
@@ -59,7 +59,7 @@ def test_points_of_a_stack_are_the_corners_of_what_the_faces_share(seed):
         if len(shared) < 3 or np.ptp(shared, axis=0).min() < 0.01:
             continue
         places = [np.array(p.position[:2]) for p in found]
-        sharp = 0.3 * TOLERANCE * (1.0 + 1.0 / abs(math.sin(2.0 * yaw)))
+        sharp = 0.3 * RESTING.border * (1.0 + 1.0 / abs(math.sin(2.0 * yaw)))
         assert same_places(shared, places, sharp)
         assert same_places(places, shared, sharp)
         assert [p.distance for p in found] == pytest.approx([-depth] * len(found))
@@ -101,7 +101,7 @@ def test_penetration_and_normal_are_mujocos_or_better():
         assert best.distance >= dist - slack
         if np.abs(normal - best.normal).max() < 1e-9:
             agree += 1
-            assert best.distance == pytest.approx(dist, abs=0.3 * TOLERANCE)
+            assert best.distance == pytest.approx(dist, abs=0.3 * RESTING.border)
             if len(found) == len(contacts) == 1:
                 np.testing.assert_allclose(best.position, position, atol=1e-9)
         if len(contacts) > 3:
@@ -169,4 +169,4 @@ def test_gradients_of_a_stack_almost_in_line_are_bounded():
     gradient = torch.autograd.grad(distances[present_].sum(), p, retain_graph=True)[0]
     torch.testing.assert_close(gradient[:, 2], present_.sum(1).double(), atol=1e-6, rtol=0)
     sideways = torch.autograd.grad(positions[..., :2].sum(), p)[0]
-    assert sideways.abs().max() < 8.0 / SLANT
+    assert sideways.abs().max() < 8.0 / (0.5 * RESTING.border)

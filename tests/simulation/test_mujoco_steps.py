@@ -132,3 +132,57 @@ CYLINDERS = """
 def test_a_cylinder_touches_a_plane_where_mujocos_does(spread):
     with mujoco_tables.interpreted():
         assert mujoco_models.difference(CYLINDERS, count=8, spread=spread, speed=0.3) < 1e-9
+
+
+BOXES = """
+<mujoco>
+  <option timestep="0.004"/>
+  <worldbody>
+    <geom type="plane" size="2 2 1"/>
+    <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.1 0.08 0.1"/></body>
+    <body pos="{x} {y} {z}"><freejoint/><geom type="box" size="{size}"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("spread", [0.003, 0.03])
+def test_a_box_touches_a_box_where_mujocos_does(spread):
+    document = BOXES.format(x=0.05, y=0.03, z=0.259, size="0.06 0.1 0.06")
+    assert mujoco_models.difference(document, count=24, spread=spread) < 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_boxes_whose_faces_coincide_stand_on_each_other(dtype):
+    sim = adjoin.Simulator(adjoin.load(BOXES.format(x=0, y=0, z=0.2995, size="0.1 0.08 0.1")))
+    state = sim.state("qpos0", dtype=dtype)
+    contacts = sim.contacts(state)
+    between = [k for k, p in enumerate(contacts.pair) if contacts.distance[k] < 0.0 and "plane" not in _kinds(sim, p)]
+    corners = {(round(float(x), 4), round(float(y), 4)) for x, y, _ in contacts.position[between]}
+    assert corners == {(x, y) for x in (-0.1, 0.1) for y in (-0.08, 0.08)}
+    last = sim.rollout(state, steps=250).last
+    assert (last.q[[0, 1, 7, 8]]).abs().max() < 1e-4
+    assert abs(last.q[9] - last.q[2] - 0.2) < 2e-3
+
+
+def _kinds(sim, pair):
+    return [sim.model.geometries[sim.model.geometry_index(name)].kind for name in sim.contact_names[int(pair)]]
+
+
+def test_gradients_of_a_box_on_a_box():
+    sim = adjoin.Simulator(adjoin.load(BOXES.format(x=0.05, y=0.03, z=0.259, size="0.06 0.1 0.06")))
+    state = sim.state("qpos0", dtype=torch.float64)
+    turns = torch.tensor([[1.0, 0.01, -0.008, 0.1], [1.0, 0.02, -0.03, 0.2]], dtype=torch.float64)
+    q = state.q.clone()
+    q[3:7], q[10:] = torch.nn.functional.normalize(turns, dim=1)
+    v = 0.2 * torch.randn(12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    names = ("geometry_size", "geometry_friction", "mass")
+    values = [sim.model.parameters(dtype=torch.float64)[name] for name in names]
+    values[1] = values[1] * torch.tensor([[1.1], [0.7], [0.9]], dtype=torch.float64)  # the greater of two counts
+
+    def end(v, *values):
+        last = sim.rollout(sim.state(q, v), params=dict(zip(names, values, strict=True)), steps=3).last
+        return torch.cat([last.q, last.v])
+
+    inputs = [x.requires_grad_() for x in (v, *values)]
+    assert torch.autograd.gradcheck(end, inputs, eps=1e-7, atol=1e-4, rtol=1e-4)

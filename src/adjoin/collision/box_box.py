@@ -24,11 +24,27 @@ SLACK = 0.01
 PARALLEL = 1e-3
 """The square of the sine of the angle below which two edges have no common perpendicular of their own."""
 
-TOLERANCE = 1e-3
-"""How far, in terms of its half edges, a face reaches over its border: corners that coincide are in both faces."""
 
-SLANT = 0.5 * TOLERANCE
-"""The slope, in terms of the other face, below which an edge is taken to run along that face's border."""
+class Margins(NamedTuple):
+    """How ties are decided, and those that are as good as ties.
+
+    Attributes:
+        second: how much less, in terms of the smallest half edge, boxes must overlap along a normal of the second one.
+        border: how far, in terms of its half edges, a face reaches over its border where an edge runs along that:
+            corners that coincide are in both faces. An edge does whose slope, in terms of the face, is below half this.
+        crossed: how far it does where an edge crosses its border.
+    """
+
+    second: float = SLACK
+    border: float = 1e-3
+    crossed: float = 1e-3
+
+
+RESTING = Margins()
+"""What rests stays on the same points."""
+
+EXACT = Margins(0.0, 1e-6, 0.0)
+"""Points are where edges cross borders, and the boxes overlap the least along the normal."""
 
 Plane = tuple[Scalar, Scalar]
 """Two coordinates in a plane."""
@@ -70,7 +86,7 @@ class Reference(NamedTuple):
         return vector.add(self.middle, vector.add(there, vector.scale(0.5 * at[2], w)))
 
 
-def box_box(a: Shape, b: Shape) -> list[Point]:
+def box_box(a: Shape, b: Shape, margins: Margins = RESTING) -> list[Point]:
     """Eight points: the corners of the polygon that two faces share, or one where edges cross.
 
     Faces are preferred to edges, and the first box's to the second's, as long as that makes little difference, so that
@@ -84,8 +100,9 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
     from_a = _separations(a.size, b.size, offset, lengths)
     from_b = _separations(b.size, a.size, back, vector.transpose(lengths))
     best_a, best_b = (maximum(s[0], maximum(s[1], s[2])) for s in (from_a, from_b))
-    slack = SLACK * minimum(*(minimum(s[0], minimum(s[1], s[2])) for s in (a.size, b.size)))
-    second = best_b > best_a + slack
+    least = minimum(*(minimum(s[0], minimum(s[1], s[2])) for s in (a.size, b.size)))
+    slack = SLACK * least
+    second = best_b > best_a + margins.second * least
     # Each axis of the reference box: where it points, the other box's axes and middle along it, and its half edge.
     sides_a = tuple(zip(vector.transpose(a.pose[0]), turn, offset, a.size, strict=True))
     columns = vector.transpose(turn)
@@ -96,15 +113,15 @@ def box_box(a: Shape, b: Shape) -> list[Point]:
     normal = choose(second, upward, vector.negate(upward))
 
     points: list[Point] = []
-    for face, (valid, s, t) in _corners(reference, incident):
+    for face, (valid, s, t) in _corners(reference, incident, margins):
         at = _point(face, s, t)
         points.append(Point(select(valid, at[2], FAR), reference.in_world(at), normal))
-    least = reduce(minimum, (point.distance for point in points))
+    nearest = reduce(minimum, (point.distance for point in points))
     lowest = _lowest(reference, incident)
-    missed = (least > 0.0) & (lowest[2] < least - slack)
+    missed = (nearest > 0.0) & (lowest[2] < nearest - slack)
     alone = Point(lowest[2], reference.in_world(lowest), normal)
     crossing = _crossing(a, b, turn, offset, lengths)
-    edges = crossing.distance > select(missed, lowest[2], least) + slack
+    edges = crossing.distance > select(missed, lowest[2], nearest) + slack
     points[0] = Point(*choose(edges, tuple(crossing), choose(missed, tuple(alone), tuple(points[0]))))
     return [points[0], *[p._replace(distance=select(edges, FAR, p.distance)) for p in points[1:]]]
 
@@ -133,7 +150,7 @@ def _faces(center: Vector3, sides: Sequence[Any], other: Vector3) -> tuple[Refer
     return reference, Face(vector.subtract(middle, signed(depth[2], depth)), left, signed(depth[2], right))
 
 
-def _corners(reference: Reference, incident: Face) -> list[tuple[Face, tuple[Any, Scalar, Scalar]]]:
+def _corners(reference: Reference, incident: Face, margins: Margins) -> list[tuple[Face, tuple[Any, Scalar, Scalar]]]:
     """Where each edge of either face enters the other: the face, whether it does, and where on the face."""
     (mx, my, mz), (lx, ly, lz), (rx, ry, rz) = incident
     width, depth = reference.size
@@ -152,19 +169,19 @@ def _corners(reference: Reference, incident: Face) -> list[tuple[Face, tuple[Any
     level, rise, climb = (s * lz + t * rz for s, t in back)
     lifted = Face((0.0, 0.0, mz + level), (width, 0.0, rise), (0.0, depth, climb))
     return [
-        *((incident, entry) for entry in _entries(*seen)),
-        *((lifted, entry) for entry in _entries(*back)),
+        *((incident, entry) for entry in _entries(*seen, margins)),
+        *((lifted, entry) for entry in _entries(*back, margins)),
     ]
 
 
-def _entries(middle: Plane, left: Plane, right: Plane) -> list[tuple[Any, Scalar, Scalar]]:
+def _entries(middle: Plane, left: Plane, right: Plane, margins: Margins) -> list[tuple[Any, Scalar, Scalar]]:
     """Where the edges of a parallelogram enter the square [-1, 1]², going round to the left.
 
     Returns:
         For each edge whether it meets the square, and the numbers s and t of the point.
     """
-    down, up = _clip(middle, right, left, -1.0), _clip(middle, right, left, 1.0)
-    near, far = _clip(middle, left, right, -1.0), _clip(middle, left, right, 1.0)
+    down, up = (_clip(middle, right, left, side, margins) for side in (-1.0, 1.0))
+    near, far = (_clip(middle, left, right, side, margins) for side in (-1.0, 1.0))
     return [
         (down[0] <= down[1], minimum(down[0], 1.0), -1.0),
         (far[0] <= far[1], 1.0, minimum(far[0], 1.0)),
@@ -173,12 +190,14 @@ def _entries(middle: Plane, left: Plane, right: Plane) -> list[tuple[Any, Scalar
     ]
 
 
-def _clip(middle: Plane, aside: Plane, edge: Plane, side: float) -> tuple[Scalar, Scalar]:
+def _clip(middle: Plane, aside: Plane, edge: Plane, side: float, margins: Margins) -> tuple[Scalar, Scalar]:
     """The range of s in [-1, 1] for which middle + side aside + s edge is in the square; empty if it is reversed."""
-    low, high = -1.0, 1.0
+    low, high, slant = -1.0, 1.0, 0.5 * margins.border
     for m, x, e in zip(middle, aside, edge, strict=True):
-        inverse = 1.0 / select(abs(e) < SLANT, SLANT, e)
-        center, half = -(m + side * x) * inverse, (1.0 + TOLERANCE) * abs(inverse)
+        runs_along = abs(e) < slant
+        inverse = 1.0 / select(runs_along, slant, e)
+        reach = 1.0 + select(runs_along, margins.border, margins.crossed)
+        center, half = -(m + side * x) * inverse, reach * abs(inverse)
         low, high = maximum(low, center - half), minimum(high, center + half)
     return low, high
 

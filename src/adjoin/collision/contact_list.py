@@ -74,7 +74,7 @@ class Group(NamedTuple):
     @property
     def points(self) -> int:
         """How many points a pair can have."""
-        return _points(self.kinds) if self.phase.parts is None else POINTS
+        return _points(self.phase, self.kinds) if self.phase.parts is None else POINTS
 
 
 @dataclass(frozen=True)
@@ -447,7 +447,7 @@ def near_pairs(
 
 
 @cache
-def _points(kinds: tuple[str, str]) -> int:
+def _points(phase: NarrowPhase, kinds: tuple[str, str]) -> int:
     """How many points two kinds of shapes can have."""
     with tracing(graph := Graph()):
         numbers = [graph.fresh("input", (), (0, i)) for i in range(15)]
@@ -455,7 +455,7 @@ def _points(kinds: tuple[str, str]) -> int:
         a, b = (Shape(kind, vector.vector3(numbers[:3]), transform(numbers[3:]), corners) for kind in kinds)  # type: ignore[arg-type]
         if kinds[1] == "terrain":
             b = Terrain(vector.ZERO, (1.0, 1.0), 2, 2, lambda row, column: numbers[0])
-        return len(NARROW_PHASE[kinds].search(a, b))
+        return len(phase.search_within(a, b, 0.0))
 
 
 def _vector(array: Scratch, slot: Any) -> Vector3:

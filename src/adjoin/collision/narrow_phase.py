@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adjoin.collision import clipped, convex
 from adjoin.collision.box import capsule_box, capsule_box_at, sphere_box
-from adjoin.collision.box_box import box_box
+from adjoin.collision.box_box import EXACT, box_box
 from adjoin.collision.branchless import choose
 from adjoin.collision.capsule import (
     capsule_capsule,
@@ -113,6 +113,18 @@ def _capsules_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
     return capsule_capsule_at(a, b, lambda x, y: select(feature[0] < 0.5, minimum(x, y), maximum(x, y)))
 
 
+def _search_boxes(a: Shape, b: Shape) -> list[Candidate]:
+    """MuJoCo's points, if two faces meet. The feature is the number of the point."""
+    return [Candidate(point.distance, (float(k),)) for k, point in enumerate(box_box(a, b, EXACT))]
+
+
+def _boxes_at(a: Shape, b: Shape, feature: Sequence[Scalar]) -> Point:
+    first, *others = box_box(a, b, EXACT)
+    for k, point in enumerate(others):
+        first = Point(*choose(feature[0] > k + 0.5, tuple(point), tuple(first)))
+    return first
+
+
 def _search_capsule_box(a: Shape, b: Shape) -> list[Candidate]:
     """In closed form while the capsule's axis is outside of the box, otherwise as any two convex shapes.
 
@@ -193,6 +205,7 @@ MUJOCO_PHASE: dict[tuple[str, str], NarrowPhase] = {
     ("capsule", "capsule"): NarrowPhase(search_parallel_capsules, capsule_point_at, 1),
     ("box", "plane"): NarrowPhase(search_lower_corners, box_plane_at, 3),
     ("capsule", "box"): NarrowPhase(search_capsule_box, capsule_box_point_at, 1),
+    ("box", "box"): NarrowPhase(_search_boxes, _boxes_at, 1),
     ("box", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES, bounded=True),
     ("hull", "hull"): NarrowPhase(clipped.search, clipped.evaluate, clipped.FEATURES, bounded=True),
 }
