@@ -23,8 +23,8 @@ from adjoin.spatial.vector import apply
 HEIGHT, FORWARD_SPEED, BASE = 0, 5, 11  # where numbers are in an observation, and how many are about the base
 
 # Ranges of joints (degrees) and coefficient of friction of DiffRL's ant, and the springs of its simulator: 40 kN/m for
-# contact, which grow by a quarter for each m/s of approach, and 1 kN m/rad for limits. These damp joints by 10 N m s/rad
-# wherever they are, which adds to the joints' own 1.
+# contact, which grow by a quarter for each m/s of approach, and 1 kN m/rad for limits. These damp joints by
+# 10 N m s/rad wherever they are, which adds to the joints' own 1.
 RANGES = {"hip": (-40.0, 40.0), "ankle": (30.0, 100.0)}
 FRICTION = 0.75
 SPRINGS = Compliant(stiffness=220.0, dissipation=0.25, depth=5e-3, transition=0.1, lever=0.158)
