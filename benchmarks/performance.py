@@ -3,6 +3,7 @@
 python benchmarks/performance.py
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -180,15 +181,21 @@ def held_to_bars(title: str, found: dict[str, Any]) -> str:
 
 
 def missed(found: dict[str, Any]) -> str:
-    groups: dict[str, list[list[str]]] = {}
+    groups: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for result in found.values():
         title = (
             f"{result['benchmark']}, {'GPU' if 'gpu' in result['machine'] else 'CPU'}" if "figures" in result else ""
         )
         for name, figure in result.get("figures", {}).items():
             if figure.get("met") is False:
-                groups.setdefault(title, []).append([name.replace(", f32", ""), shown(figure), figure["bar"]])
-    rows = [row for title, own in groups.items() for row in ([f"**{title}**", "", ""], *own)]
+                of_all_seeds = re.sub(r", seed \d+", "", name.replace(", f32", ""))
+                groups.setdefault(title, {}).setdefault((of_all_seeds, figure["bar"]), []).append(figure)
+    rows = []
+    for title, figures in groups.items():
+        rows.append([f"**{title}**", "", ""])
+        for (name, bar), seeds in figures.items():
+            low, high = (shown(end(seeds, key=lambda figure: figure["value"])) for end in (min, max))
+            rows.append([name, low if low == high else f"{low} to {high}", bar])
     return f"## Missed\n\n{table(['What misses the bar it is held to', 'value', 'bar'], rows)}"
 
 
