@@ -8,6 +8,7 @@ tasks       the other tasks by SHAC: returns before and after
 dynamics    inverse dynamics, mass matrix and operational-space inertia of the G1 for every environment in every step,
             beside Pinocchio in two processes
 ppo         the same tasks by PPO of rsl_rl, as a control
+ppo_ant     the ant alone by PPO of rsl_rl
 go2         the Go2 walks on command on random terrain, by PPO of rsl_rl
 pendulum    policy enhancement on n-link pendulums (Table 4 of Qiao et al., ICML 2021)
 samples     sample enhancement, MBPO, SAC and PPO on their ant (Figure 5)
@@ -23,6 +24,7 @@ SECTIONS = {
     "tasks": "rl_learning.tasks",
     "dynamics": "rl_throughput.dynamics",
     "ppo": "rl_ppo.ppo",
+    "ppo_ant": "rl_ppo.ppo_ant",
     "go2": "rl_ppo.go2",
     "pendulum": "rl_pendulum.policy_enhancement",
     "samples": "rl_samples.sample_enhancement",
