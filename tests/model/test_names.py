@@ -139,3 +139,39 @@ def test_mujoco_and_ros(model):
     assert model.unpack(q)["arm"] == pytest.approx(0.2)
     with pytest.raises(InputError, match="no joint 'z'"):
         joint_order.to_ros(model, ["z"], q)
+
+
+def test_joints_of_mujoco_without_names():
+    mujoco = pytest.importorskip("mujoco")
+    document = """<mujoco><worldbody><body name="a"><freejoint/><geom size="1"/><body pos="2 0 0"><joint/>
+        <geom size="1"/></body></body>
+        <body pos="0 5 0"><joint type="ball"/><geom size="1"/></body></worldbody></mujoco>"""
+    other, own = mujoco.MjModel.from_xml_string(document), adjoin.load(document)
+    q, v = own.random((2,), dtype=torch.float64), torch.randn(2, own.nv, dtype=torch.float64)
+    qpos, qvel = joint_order.to_mujoco(own, other, q, v)
+    assert torch.equal(qpos, q)
+    assert torch.equal(qvel[:, 3:], v[:, 3:])
+    back = joint_order.from_mujoco(own, other, qpos, qvel)
+    assert torch.equal(back[0], q)
+    assert torch.allclose(back[1], v, atol=1e-12)
+
+
+def test_orders_of_others_say_what_is_wrong(model, text):
+    mujoco = pytest.importorskip("mujoco")
+    other, empty = pinocchio.buildModelFromXML(text), mujoco.MjModel.from_xml_string("<mujoco/>")
+    q, v = model.neutral(), torch.zeros(model.nv)
+    theirs, rates = joint_order.to_pinocchio(model, other, q, v)
+    for call, message in (
+        (lambda: joint_order.to_mujoco(model, q, q), "second argument is a Tensor; it must be a mujoco.MjModel"),
+        (lambda: joint_order.from_pinocchio(model, q, q), "second argument is a Tensor; it must be a pinocchio.Model"),
+        (lambda: joint_order.to_mujoco(model, empty, q), "no joint 'z'; joints: none"),
+        (lambda: joint_order.to_pinocchio(model, other, q[1:]), r"q has shape \(\d+,\)"),
+        (lambda: joint_order.to_pinocchio(model, other, q, v[1:]), r"v has shape \(\d+,\)"),
+        (lambda: joint_order.from_pinocchio(model, other, theirs[1:]), r"q has shape .*'the other model' needs"),
+        (lambda: joint_order.from_pinocchio(model, other, theirs, rates[1:]), r"v has shape .*'the other model' needs"),
+        (lambda: model.unpack(q[1:]), r"q has shape \(\d+,\)"),
+        (lambda: model.unpack_velocity(torch.zeros(model.nv + 1)), r"v has shape \(\d+,\)"),
+        (lambda: model.unpack(q.tolist()), "q is a list; it must be a torch tensor"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()

@@ -92,6 +92,8 @@ def test_mocap_links_lead_what_is_welded_to_them():
     assert np.abs(path.outputs["sensors"][0].numpy() - expected).max() < 1e-9
     with pytest.raises(InputError, match="poses must be of the shape"):
         moved.with_mocap(torch.zeros(2, 7))
+    with pytest.raises(InputError, match=r"poses must be a tensor of the shape .*, got dict"):
+        moved.with_mocap({"M": torch.zeros(7)})
     again = sim.reset(path.last, torch.tensor(True))
     torch.testing.assert_close(again.mocap, state.mocap)
 

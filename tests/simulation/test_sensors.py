@@ -171,6 +171,10 @@ def test_readings_arrive_late_and_with_noise():
     assert torch.equal(slope[98:101], torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]], dtype=torch.float64))
     with pytest.raises(adjoin.errors.InputError, match="the sensors of 'two_link' have 2"):
         adjoin.measure(model, true[:, :1], 0.01)
+    with pytest.raises(adjoin.errors.InputError, match=r"dt must be a positive number of seconds, got 0\.0"):
+        adjoin.measure(model, true, 0.0)
+    with pytest.raises(adjoin.errors.InputError, match="readings are"):
+        adjoin.measure(model, true[0], 0.01)
 
 
 ALL = "found force torque dist pos normal tangent linvel angvel"

@@ -11,6 +11,8 @@ import torch
 
 from adjoin.errors import InputError, unknown_name
 from adjoin.extras import needed
+from adjoin.io.mjcf_compiled import body_names, joint_names
+from adjoin.model.manifold import check_tensor
 from adjoin.model.model import Model
 from adjoin.transforms import quaternion_rotate, quaternion_rotate_inverse, wxyz_to_xyzw, xyzw_to_wxyz
 
@@ -29,9 +31,10 @@ def to_mujoco(
         q: (..., nq).
         v: (..., nv), if velocities are wanted too.
     """
+    places = _mujoco_places(other)
+    _require([joint.name for joint, _ in model.independent_joints], places)
     positions, rates = _values(model, q, v)
     start = torch.as_tensor(other.qpos0, dtype=q.dtype, device=q.device)
-    places = _mujoco_places(other)
     qpos = _scattered(start.expand(*q.shape[:-1], -1), {n: places[n][0] for n in positions if n in places}, positions)
     if rates is None:
         return qpos, None
@@ -52,6 +55,7 @@ def from_mujoco(
     places = _mujoco_places(other)
     joints = [joint for joint, _ in model.independent_joints]
     _require([joint.name for joint in joints], places)
+    _check_sizes(other, ("qpos", qpos), ("qvel", qvel))
     q = model.pack({joint.name: qpos[..., slice(*places[joint.name][0])] for joint in joints}, like=qpos)
     if qvel is None:
         return q, None
@@ -76,8 +80,9 @@ def to_pinocchio(
         q: (..., nq).
         v: (..., nv), if velocities are wanted too.
     """
-    positions, rates = _values(model, q, v)
     places = _pinocchio_places(other)
+    _require([joint.name for joint, _ in model.independent_joints], places)
+    positions, rates = _values(model, q, v)
     for joint in model.joints:
         if joint.name in places and joint.name in positions:
             positions[joint.name] = _pinocchio_coordinates(joint.type, positions[joint.name], places[joint.name][0])
@@ -97,6 +102,7 @@ def from_pinocchio(
     places = _pinocchio_places(other)
     joints = [joint for joint, _ in model.independent_joints]
     _require([joint.name for joint in joints], places)
+    _check_sizes(other, ("q", q), ("v", v))
     values = {}
     for joint in joints:
         part = q[..., slice(*places[joint.name][0])]
@@ -150,12 +156,24 @@ def _values(
     model: Model, q: torch.Tensor, v: torch.Tensor | None
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor] | None]:
     """Return the coordinates and velocities of every joint, those that mimic others too."""
+    check_tensor(q, "q", model.nq, model.name)
+    if v is not None:
+        check_tensor(v, "v", model.nv, model.name)
     positions, rates = {}, {}
     for joint, at in zip(model.joints, model.coordinates, strict=True):
         positions[joint.name] = q[..., at.q_slice] if joint.nq else at.multiplier * q[..., at.q_slice] + at.offset
         if v is not None:
             rates[joint.name] = v[..., at.v_slice] if joint.nv else at.multiplier * v[..., at.v_slice]
     return positions, rates if v is not None else None
+
+
+def _check_sizes(
+    other: Any, configuration: tuple[str, torch.Tensor], velocity: tuple[str, torch.Tensor | None]
+) -> None:
+    """Raise unless tensors, given with their names, have as many numbers as the other library's model."""
+    check_tensor(configuration[1], configuration[0], other.nq, "the other model")
+    if velocity[1] is not None:
+        check_tensor(velocity[1], velocity[0], other.nv, "the other model")
 
 
 def _scattered(start: torch.Tensor, places: dict[str, Span], values: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -167,18 +185,24 @@ def _scattered(start: torch.Tensor, places: dict[str, Span], values: dict[str, t
 
 
 def _mujoco_places(other: Any) -> dict[str, tuple[Span, Span]]:
-    """Return where qpos and qvel of each joint are."""
+    """Return where qpos and qvel of each joint are; joints without a name have the one that `load` gives them."""
+    mujoco: Any = needed("mujoco", "mjcf", "the order of MuJoCo")
+    if not isinstance(other, mujoco.MjModel):
+        raise InputError(f"the second argument is a {type(other).__name__}; it must be a mujoco.MjModel")
     sizes = {0: (7, 6), 1: (4, 3)}
     places = {}
-    for j in range(other.njnt):
+    for j, name in enumerate(joint_names(mujoco, other, body_names(mujoco, other))):
         nq, nv = sizes.get(int(other.jnt_type[j]), (1, 1))
         q, v = int(other.jnt_qposadr[j]), int(other.jnt_dofadr[j])
-        places[other.joint(j).name] = ((q, q + nq), (v, v + nv))
+        places[name] = ((q, q + nq), (v, v + nv))
     return places
 
 
 def _pinocchio_places(other: Any) -> dict[str, tuple[Span, Span]]:
     """Return where q and v of each joint are."""
+    pinocchio: Any = needed("pinocchio", "pinocchio", "the order of Pinocchio")
+    if not isinstance(other, pinocchio.Model):
+        raise InputError(f"the second argument is a {type(other).__name__}; it must be a pinocchio.Model")
     places = {}
     for name, joint in zip(other.names, other.joints, strict=True):
         if joint.nv > 0:

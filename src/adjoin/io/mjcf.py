@@ -18,7 +18,7 @@ import numpy as np
 from adjoin.errors import Finding, Location, ModelError, Option, Subject
 from adjoin.io import mjcf_unsupported
 from adjoin.io.hull import MAX_VERTICES, convex_hull
-from adjoin.io.mjcf_compiled import Compiled, member, unique_names
+from adjoin.io.mjcf_compiled import Compiled, body_names, joint_names, member, unique_names
 from adjoin.io.mjcf_mechanism import FREE, Mechanism, Names, first_of
 from adjoin.io.mjcf_scan import compile_document, scan
 from adjoin.io.mjcf_sensors import Sensors
@@ -110,8 +110,8 @@ class _Reader:
 
     def description(self, name: str) -> Description:
         m = self.m
-        self.body_names = self._names("body", m.nbody, lambda i: f"body{i}")
-        self.joint_names = self._names("joint", m.njnt, lambda i: f"{self.body_names[m.jnt_bodyid[i]]}/joint{i}")
+        self.body_names = body_names(self.mujoco, m.raw)
+        self.joint_names = joint_names(self.mujoco, m.raw, self.body_names)
         named = {kind.mjcf: kind for kind in JOINT_TYPES.values() if kind.mjcf}
         kinds = {member(self.mujoco, "mjtJoint", f"mjJNT_{key.upper()}"): kind for key, kind in named.items()}
         for j in range(m.njnt):

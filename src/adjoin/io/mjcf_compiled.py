@@ -1,6 +1,6 @@
 """A model that MuJoCo compiled, as Python lists: reading numbers one by one from its arrays takes much longer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -146,3 +146,13 @@ def unique_names(mujoco: Any, m: Any, kind: str, count: int, fallback: Callable[
             used.add(name)
         found.append(name)
     return found
+
+
+def body_names(mujoco: Any, m: Any) -> list[str]:
+    """Return what the bodies of a compiled MJCF are called here."""
+    return unique_names(mujoco, m, "body", m.nbody, lambda i: f"body{i}")
+
+
+def joint_names(mujoco: Any, m: Any, bodies: Sequence[str]) -> list[str]:
+    """Return what the joints of a compiled MJCF are called here, given the names of its bodies."""
+    return unique_names(mujoco, m, "joint", m.njnt, lambda i: f"{bodies[int(m.jnt_bodyid[i])]}/joint{i}")

@@ -46,12 +46,7 @@ def on_tensors(
 ) -> torch.Tensor:
     """Run one of the functions above on tensors (..., n): checked, broadcast, taken apart and put together."""
     for tensor, name, size in inputs:
-        if not isinstance(tensor, torch.Tensor):
-            raise InputError(f"{name} is a {type(tensor).__name__}; it must be a torch tensor of shape (..., {size})")
-        if not tensor.dtype.is_floating_point:
-            raise InputError(f"{name} has dtype {tensor.dtype}; it must be a floating-point tensor")
-        if tensor.ndim == 0 or tensor.shape[-1] != size:
-            raise InputError(f"{name} has shape {tuple(tensor.shape)}; {model.name!r} needs (..., {size})")
+        check_tensor(tensor, name, size, model.name)
     try:
         batch = torch.broadcast_shapes(
             *(tensor.shape[:-1] for tensor, _, _ in inputs), *([dt.shape] if isinstance(dt, torch.Tensor) else [])
@@ -64,6 +59,16 @@ def on_tensors(
     if not out:
         return inputs[0][0].new_zeros((*batch, 0))
     return torch.stack([x.expand(batch) for x in out], -1)
+
+
+def check_tensor(tensor: object, name: str, size: int, robot: str) -> None:
+    """Raise unless an argument is a tensor (..., size) of floating-point numbers; `robot` is whom it is for."""
+    if not isinstance(tensor, torch.Tensor):
+        raise InputError(f"{name} is a {type(tensor).__name__}; it must be a torch tensor of shape (..., {size})")
+    if not tensor.dtype.is_floating_point:
+        raise InputError(f"{name} has dtype {tensor.dtype}; it must be a floating-point tensor")
+    if tensor.ndim == 0 or tensor.shape[-1] != size:
+        raise InputError(f"{name} has shape {tuple(tensor.shape)}; {robot!r} needs (..., {size})")
 
 
 def random(

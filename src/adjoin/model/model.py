@@ -252,6 +252,7 @@ class Model:
         Args:
             q: (..., nq).
         """
+        manifold.check_tensor(q, "q", self.nq, self.name)
         return names.unpack(q, {joint.name: at.q_slice for joint, at in self.independent_joints})
 
     def pack_velocity(
@@ -279,6 +280,7 @@ class Model:
         Args:
             v: (..., nv).
         """
+        manifold.check_tensor(v, "v", self.nv, self.name)
         return names.unpack(v, {joint.name: at.v_slice for joint, at in self.independent_joints})
 
     def clamp(self, q: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """Readings as a robot gets them: late, and with noise."""
 
+import math
+
 import torch
 
 from adjoin.errors import InputError
@@ -24,9 +26,11 @@ def measure(
     Returns:
         The readings that have arrived as each step begins, (steps, ..., n).
     """
+    if not (math.isfinite(dt) and dt > 0.0):
+        raise InputError(f"measure: dt must be a positive number of seconds, got {dt}")
     slices = model.sensor_slices
     size = sum(sensor.count for sensor in model.sensors)
-    if readings.dim() < 1 or readings.shape[-1] != size:
+    if readings.dim() < 2 or readings.shape[-1] != size:
         raise InputError(f"measure: readings are {tuple(readings.shape)}; the sensors of {model.name!r} have {size}")
     parts = []
     for sensor in model.sensors:

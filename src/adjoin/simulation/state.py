@@ -121,6 +121,10 @@ class SimulatorState(Tensors):
             poses: position and quaternion [w x y z] of each, (..., n, 7), which expands to the batch.
         """
         shape = self.mocap.shape
+        if not isinstance(poses, torch.Tensor):
+            raise InputError(
+                f"with_mocap: poses must be a tensor of the shape {tuple(shape)}, got {type(poses).__name__}"
+            )
         if poses.shape[-2:] != shape[-2:] or shape[-2] == 0:
             raise InputError(f"with_mocap: poses must be of the shape {tuple(shape)}, got {tuple(poses.shape)}")
         memory = {**self.memory, "mocap": poses.to(self.q).expand(shape).flatten(-2)}
