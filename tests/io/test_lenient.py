@@ -98,6 +98,19 @@ def test_limits_that_a_file_states_are_kept():
     assert (joint.lower, joint.upper, joint.effort_limit) == (-np.inf, np.inf, 2.0)
 
 
+def test_a_package_that_is_not_found_is_noted_once_where_its_files_are_beside_the_robot(tmp_path):
+    (tmp_path / "meshes").mkdir()
+    for name in "ab":
+        (tmp_path / "meshes" / f"{name}.stl").write_bytes(stl(12))
+    file = tmp_path / "r.urdf"
+    mesh = '<mesh filename="package://gone/meshes/{}.stl"/>'
+    both = f"{mesh.format('a')}</geometry></collision><collision><geometry>{mesh.format('b')}"
+    file.write_text(shape(both))
+    model, found = loaded(file)
+    assert len(model.geometries) == 2
+    assert [finding[1:] for finding in found] == [("not found", "its files are taken from the robot's own folders")]
+
+
 def test_links_without_mass_are_fine_where_others_make_the_mass_matrix_regular():
     links = f'<link name="a"/><link name="b"/><link name="c">{INERTIAL}</link>'
     turn = '<joint name="{}" type="continuous"><parent link="{}"/><child link="{}"/><axis xyz="{}"/></joint>'
@@ -122,7 +135,7 @@ def test_files_come_from_the_collection_and_from_nowhere_else(tmp_path, monkeypa
 
     assert shapes("../meshes/part.stl") == (1, [])
     assert shapes("file://" + str(tmp_path / "home/robot/meshes/part.stl")) == (1, [])
-    assert shapes("package://anything/meshes/part.stl") == (1, [])
+    assert shapes("package://anything/meshes/part.stl") == (1, ["not found"])
     for outside in ("../../part.stl", "../../other/meshes/part.stl", str(tmp_path / "home/part.stl")):
         assert shapes(outside) == (0, ["it is outside the robot's collection"])
     assert shapes("package://there_description/part.stl") == (0, ["not found"])

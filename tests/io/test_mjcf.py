@@ -282,3 +282,10 @@ def test_iterations_against_slip_are_named():
     text = wrap(f"<body><joint/>{GEOM}</body>", '<option noslip_iterations="3"/>')
     with pytest.warns(ModelWarning, match=r"iterations against slip \(noslip_iterations, option\); left out"):
         adjoin.load(text)
+
+
+def test_an_integrator_that_is_taken_as_another_is_named():
+    text = wrap(f"<body><joint/>{GEOM}</body>", '<option integrator="implicit"/>')
+    with pytest.warns(ModelWarning, match=r"Coriolis derivatives of the integrator implicit \(option\); left out"):
+        model = adjoin.load(text)
+    assert model.integrator == "implicitfast"

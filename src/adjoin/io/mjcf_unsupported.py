@@ -50,6 +50,8 @@ def find(mujoco: Any, m: Compiled, refused: Mapping[int, str]) -> list[str]:
         add(f"actuators with {reason}", "ACTUATOR", [i for i, other in refused.items() if other == reason])
     if int(m.opt.enableflags) & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
         out.append("contact override (option flag)")
+    if int(m.opt.integrator) == member(mujoco, "mjtIntegrator", "mjINT_IMPLICIT"):
+        out.append("Coriolis derivatives of the integrator implicit (option)")
     if m.opt.noslip_iterations:
         out.append("iterations against slip (noslip_iterations, option)")
     if m.is_off("REFSAFE"):

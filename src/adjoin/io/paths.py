@@ -11,7 +11,7 @@ them opened. Files are read from these folders only, after links in the file sys
 
 A package is what `packages` says; else a folder of that name with a package.xml above the robot file. Unless reading is
 strict it is also searched for in ROS_PACKAGE_PATH and AMENT_PREFIX_PATH, and beside the robot file and the folders
-above it; if there is none, the rest of the address is tried in the robot's folder and collection.
+above it; if there is none, the rest of the address is tried in the robot's folder and collection, which is noted.
 """
 
 import os
@@ -66,6 +66,7 @@ class Files:
     _read: int = 0
     _found: dict[str, Path | None] = field(default_factory=dict)
     _followed: dict[str, str] = field(default_factory=dict)
+    _guessed: set[str] = field(default_factory=set)
 
     def resolve(
         self, address: str, element: Element, folders: Sequence[Path] = (), options: Sequence[Option] = ()
@@ -144,10 +145,15 @@ class Files:
             return self._first([root / rest], [root, *self._collection], address, element, options)
         roots = [] if self.strict else [*self._above[:1], *self._collection]
         tries = [folder / rest for folder in roots]
-        if any(path.is_file() for path in tries):
-            return self._first(tries, roots, address, element, options)
+        subject = Subject("package", name)
         here = Option("packages", {name: "FOLDER"}, "to say where it is")
-        element.fail("not found", subject=Subject("package", name), options=[here, *options])
+        if any(path.is_file() for path in tries):
+            if name not in self._guessed:
+                self._guessed.add(name)
+                error = element.error("not found", subject=subject, options=[here])
+                element.findings.note(error, "its files are taken from the robot's own folders")
+            return self._first(tries, roots, address, element, options)
+        element.fail("not found", subject=subject, options=[here, *options])
 
     def package(self, name: str) -> Path | None:
         """Return the folder of a package, or None if it is not found."""
