@@ -242,7 +242,7 @@ def test_a_warm_start_changes_the_work_but_not_the_step():
 def test_a_dense_matrix_is_solved_tile_by_tile(n):
     def solve(half, right):
         rows = [[half[i * (i + 1) // 2 + j] if j <= i else 0.0 for j in range(n)] for i in range(n)]
-        return Packed(rows, envelope=Envelope(n, structure(rows))).solve_dense(list(right))
+        return Packed(rows, envelope=Envelope(n, structure(rows))).solve(list(right))
 
     root = torch.randn(9, n, n, dtype=torch.float64)
     matrix, right = root @ root.mT + torch.eye(n), torch.randn(9, n, dtype=torch.float64)
@@ -258,7 +258,7 @@ def test_a_matrix_is_solved_within_its_envelope():
 
     def solve(half, right):
         rows = [[half[i * (i + 1) // 2 + j] if (i, j) in places else 0.0 for j in range(n)] for i in range(n)]
-        return Packed(rows, envelope=Envelope(n, places)).solve_dense(list(right))
+        return Packed(rows, envelope=Envelope(n, places)).solve(list(right))
 
     mask = torch.zeros(n, n, dtype=torch.bool)
     mask[tuple(torch.tensor(sorted(places)).T)] = True

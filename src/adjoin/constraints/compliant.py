@@ -128,10 +128,7 @@ class Compliant:
         scaled, forces = self._scaled_forces(other_blocks(scene.state, free.dt, scene.limits, scene.constraints), free)
         contacts = CompliantContacts(self, scene, free.mass, free.dt)
         inertia, right = _assembled(free, forces)
-        pushed, matrix, coupled = contacts.assemble(inertia)
-
-        def solve(b: Sequence[Scalar]) -> list[Scalar]:
-            return matrix.solve(b, coupled)
+        pushed, solve = contacts.assemble(inertia)
 
         def residual(dv: Sequence[Scalar]) -> list[Scalar]:
             rest = _unbalanced(free.residual(dv), forces, dv, free.dt)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoin.constraints.blocks import Row
+from adjoin.constraints.contact_matrix import ContactMatrix, Solve
 from adjoin.constraints.contact_rows import ContactFrame, ContactRows
-from adjoin.constraints.packed import Packed, structure
+from adjoin.constraints.packed import structure
 from adjoin.constraints.solver import Scene
 from adjoin.dynamics.linear import Rows
 from adjoin.spatial.scalar import Scalar
@@ -45,24 +46,18 @@ class CompliantContacts(ContactRows):
             for force in (normal, *friction)
         ]
 
-    def assemble(self, inertia: Rows) -> tuple[list[Scalar], Packed, Scalar]:
-        """Return the impulses of a velocity that does not change, H with dt Jᵀ D J, and whether that fills zeros."""
+    def assemble(self, inertia: Rows) -> tuple[list[Scalar], Solve]:
+        """Return the impulses of a velocity that does not change, and what solves with H + dt Jᵀ D J."""
 
-        def act(original: ContactFrame, carry: Any) -> Any:
-            wrenches, entries, coupled = carry
+        def respond(original: ContactFrame) -> tuple[list[Scalar], Rows]:
             contact, active = self.masked(original.slot)
             forces = self.forces(contact, active)
-            self.add_wrench(wrenches, contact, [self.dt * force.strength for force in forces])
             drags = [
                 [self.dt * force.damping if i == k else 0.0 for k in range(i + 1)] for i, force in enumerate(forces)
             ]
-            entries = self.add_stiffness(entries, contact, drags)
-            return wrenches, entries, coupled + self.couples[contact.pair][0] * self.contacts.active[contact.slot]
+            return [self.dt * force.strength for force in forces], drags
 
-        matrix = Packed(inertia, self.filled, self.envelope(structure(inertia)))
-        carry = self.motions.wrench_array(), matrix.entries, 0.0
-        wrenches, matrix.entries, coupled = self.each(act, carry, detached=True)
-        return self.motions.generalized(wrenches), matrix, coupled
+        return ContactMatrix(self, structure(inertia)).assemble(inertia, respond, detached=True)
 
     def impulses(self, contact: ContactFrame, active: Any, twists: Scratch) -> list[Scalar]:
         """Return the impulses of a contact, at the twists of a change of velocity."""

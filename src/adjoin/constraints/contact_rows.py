@@ -1,22 +1,21 @@
-"""The rows of contacts that are a list: motions at a contact, forces of it, and what it adds to a matrix."""
+"""The rows of contacts that are a list: motions at a contact, and forces of it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from adjoin.collision.contact_list import Candidates
 from adjoin.collision.records import Records, indices_table
 from adjoin.constraints import motions as world
 from adjoin.constraints.motions import Motions
-from adjoin.constraints.packed import Envelope
 from adjoin.constraints.rows import basis
 from adjoin.constraints.solver import Scene
-from adjoin.dynamics.linear import dot
 from adjoin.dynamics.robot import Robot
+from adjoin.model.parts import WORLD
 from adjoin.spatial import vector
 from adjoin.spatial.motion import Spatial
 from adjoin.spatial.scalar import Scalar
 from adjoin.spatial.vector import Matrix3, Vector3
-from adjoin.trace import Scratch, loop, minimum, scratch, select
+from adjoin.trace import Scratch, loop, select
 
 TILE = 4
 """Entries of a chain that are worked on at once: what one needs from memory is under way while others wait."""
@@ -32,7 +31,7 @@ class Chains(NamedTuple):
         dof: its coordinate, ascending within a chain.
         sign: 1 if it moves the first shape, -1 for the second.
         longest: the most that a pair has.
-        couples: of each pair, whether its chain is not on one way to the root.
+        body: of each pair, the shape's body that moves if the other does not; else the world.
 
     After the entries of a pair come others of sign 0, up to a multiple of `TILE`.
     """
@@ -43,7 +42,7 @@ class Chains(NamedTuple):
     dof: Sequence[int]
     sign: Sequence[float]
     longest: int
-    couples: Sequence[bool]
+    body: Sequence[int]
 
 
 def chains(robot: Robot, candidates: Candidates) -> Chains:
@@ -53,7 +52,7 @@ def chains(robot: Robot, candidates: Candidates) -> Chains:
     for body, subspace in enumerate(robot.subspaces):
         places[body] = [(count + k, dof) for k, (dof, _) in enumerate(subspace)]
         count += len(subspace)
-    known: dict[tuple[int, int], tuple[int, int, bool]] = {}
+    known: dict[tuple[int, int], tuple[int, int, int]] = {}
     entries: list[tuple[int, int, float]] = []
     shapes = robot.model.geometries
     both = [(shapes[pair.first].body, shapes[pair.second].body) for pair in candidates.pairs]
@@ -64,16 +63,16 @@ def chains(robot: Robot, candidates: Candidates) -> Chains:
             for way, other, sign in ((ways[0], ways[1], 1.0), (ways[1], ways[0], -1.0)):
                 own += [(dof, direction, sign) for body in way if body not in other for direction, dof in places[body]]
             own.sort()
-            couples = all(any(body not in other for body in way) for way, other in (ways, ways[::-1]))
-            known[bodies] = (len(entries), len(own), couples)
+            moving = [body for body, way in zip(bodies, ways, strict=True) if any(places[other] for other in way)]
+            known[bodies] = (len(entries), len(own), moving[0] if len(moving) == 1 else WORLD)
             filling = -len(own) % TILE
             entries += [(direction, dof, sign) for dof, direction, sign in own]
             entries += [(direction, dof, 0.0) for dof, direction, _ in own[-1:] * filling]
     rows = [known[bodies] for bodies in both]
     entries = entries or [(0, 0, 0.0)]
     direction, dof, sign = (list(column) for column in zip(*entries, strict=True))
-    starts, lengths, couples = (list(column) for column in zip(*rows, strict=True))
-    return Chains(starts, lengths, direction, dof, sign, max(lengths), couples)
+    starts, lengths, body = (list(column) for column in zip(*rows, strict=True))
+    return Chains(starts, lengths, direction, dof, sign, max(lengths), body)
 
 
 class ContactFrame(NamedTuple):
@@ -129,17 +128,6 @@ class ContactRows:
         self.chains = table = chains(robot, scene.candidates)
         self.start, self.length, self.direction, self.dof = map(indices_table, table[:4])
         self.sign = Records([(x,) for x in table.sign])
-        self.couples = Records([(float(x),) for x in table.couples])
-        self.tiles = indices_table([-(-length // TILE) for length in table.length])
-        self.most_tiles = -(-table.longest // TILE)
-        self.line = indices_table([dof * (dof + 1) // 2 for dof in table.dof])
-        self.filled = {
-            (i, j)
-            for start, length, couples in zip(table.start, table.length, table.couples, strict=True)
-            if not couples
-            for i in table.dof[start : start + length]
-            for j in table.dof[start : start + length]
-        }
 
     def each(self, act: Callable[[ContactFrame, Any], Any], carry: Any, detached: bool = False) -> Any:
         """Run `carry = act(contact, carry)` for all contacts."""
@@ -148,32 +136,6 @@ class ContactRows:
             return act(self.contact(slot), carry)
 
         return loop(self.contacts.count, body, carry, at_most=self.candidates.slots, detached=detached)
-
-    def envelope(self, filled: Collection[tuple[int, int]]) -> Envelope | None:
-        """Return where a matrix may have numbers once contacts added to it, if they can couple branches of the tree.
-
-        Args:
-            filled: Its places (row, column) that have numbers without contacts.
-        """
-        if not any(self.chains.couples):
-            return None
-        envelope = Envelope(self.state.robot.nv, {*filled, *self.filled})
-
-        def widen(slot: Any, begin: Scratch) -> Scratch:
-            pair = self.contacts.pair[slot]
-            start = self.start[pair]
-            first = envelope.tile[self.dof[start]]
-
-            def entry(step: Any, begin: Scratch) -> Scratch:
-                row = envelope.tile[self.dof[start + step]]
-                begin[row] = minimum(begin[row], first)
-                return begin
-
-            return loop(self.length[pair], entry, begin, at_most=self.chains.longest, detached=True)
-
-        count, slots = self.contacts.count, self.candidates.slots
-        envelope.begin = loop(count, widen, envelope.begin, at_most=slots, detached=True)
-        return envelope
 
     def contact(self, slot: Any) -> ContactFrame:
         """Return a contact of the list, with directions across its normal that the list or `basis` chose."""
@@ -227,48 +189,3 @@ class ContactRows:
         angular, linear = world.read(self.motions.direction_array, direction)
         moving = vector.add(linear, vector.cross(angular, contact.position))
         return self.project(contact.axes, (angular, moving))
-
-    def add_stiffness(self, entries: Scratch, contact: ContactFrame, stiffness: Sequence[Sequence[Scalar]]) -> Scratch:
-        """Add Jᵀ S J to the lower half of a matrix, where S is the lower half of a symmetric one."""
-        rows, begin, tiles = self.rows, self.start[contact.pair], self.tiles[contact.pair]
-        columns = scratch(2 * rows * TILE * self.most_tiles, checked=False, cleared=False)
-
-        def tile_columns(tile: Any, columns: Scratch) -> Scratch:
-            first = tile * TILE
-            jacobians = [self.column(contact, begin + first + k) for k in range(TILE)]
-            for k, jacobian in enumerate(jacobians):
-                for r in range(rows):
-                    line = [stiffness[max(r, s)][min(r, s)] for s in range(rows)]
-                    columns[(first * (2 * rows)) + (k * 2 * rows + r)] = jacobian[r]
-                    columns[(first * (2 * rows)) + (k * 2 * rows + rows + r)] = dot(line, jacobian)
-            return columns
-
-        columns = loop(tiles, tile_columns, columns, at_most=self.most_tiles)
-
-        def read(tile: Any, side: int) -> list[list[Scalar]]:
-            first = tile * (TILE * 2 * rows)
-            return [[columns[first + (k * 2 * rows + side + r)] for r in range(rows)] for k in range(TILE)]
-
-        def add_tile(entries: Scratch, upper: Any, lower: Any, same: bool) -> None:
-            """Add the products of two tiles of columns; of one tile with itself only the lower half."""
-            pulled, pushed = read(upper, rows), read(lower, 0)
-            lines = [self.line[begin + upper * TILE + i] for i in range(TILE)]
-            dofs = [self.dof[begin + lower * TILE + j] for j in range(TILE)]
-            own = [self.dof[begin + upper * TILE + i] for i in range(TILE)]
-            for i in range(TILE):
-                for j in range(i + 1 if same else TILE):
-                    value = dot(pulled[i], pushed[j])
-                    if self.state.robot.coupled and not (same and i == j):  # a coordinate may be in a chain twice
-                        value = select(own[i] == dofs[j], 2.0 * value, value)
-                    entries.add(lines[i] + dofs[j], value)
-
-        def line(upper: Any, entries: Scratch) -> Scratch:
-            def tile(lower: Any, entries: Scratch) -> Scratch:
-                add_tile(entries, upper, lower, same=False)
-                return entries
-
-            entries = loop(upper, tile, entries, at_most=self.most_tiles)
-            add_tile(entries, upper, upper, same=True)
-            return entries
-
-        return loop(tiles, line, entries, at_most=self.most_tiles)

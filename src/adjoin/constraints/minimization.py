@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adjoin.constraints.packed import Packed, structure
+from adjoin.constraints.contact_matrix import ContactMatrix, Solve
+from adjoin.constraints.packed import structure
 from adjoin.constraints.soft_rows import SoftRow
-from adjoin.dynamics.linear import Rows, dot
+from adjoin.dynamics.linear import Factor, Rows, dot
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import Scratch, detach, implicit, maximum, minimum, select, while_loop
 
@@ -33,10 +34,10 @@ class Problem:
         self, inertia: Rows, force: Sequence[Scalar], rows: Sequence[SoftRow], contacts: "SoftContacts | None"
     ):
         self.inertia, self.force, self.rows, self.contacts = inertia, list(force), rows, contacts
-        self.size, self.envelope = len(inertia), None
+        self.size, self.matrix = len(inertia), None
         if contacts is not None:
             places = {(i, j) for row in rows for i in row.jacobian for j in row.jacobian if j <= i}
-            self.envelope = contacts.envelope(structure(inertia) | places)
+            self.matrix = ContactMatrix(contacts, structure(inertia) | places)
 
     def times_inertia(self, x: Sequence[Scalar]) -> list[Scalar]:
         """M x."""
@@ -61,8 +62,8 @@ class Problem:
         unbalanced = [m - f for m, f in zip(self.times_inertia(a), self.force, strict=True)]
         return Iterate(list(a), unbalanced, (self.contacts.residuals(a),) if self.contacts else ())
 
-    def expand(self, at: "Iterate") -> tuple[list[Scalar], Packed, Scalar]:
-        """The gradient and the Hessian at some accelerations, and how many contacts couple branches."""
+    def expand(self, at: "Iterate") -> tuple[list[Scalar], Solve]:
+        """The gradient at some accelerations, and what solves with the Hessian."""
         rows = [list(row) for row in self.inertia]
         gradient = list(at.unbalanced)
         for row in self.rows:
@@ -72,11 +73,10 @@ class Problem:
                 for j, other in row.jacobian.items():
                     if j <= i:
                         rows[i][j] = rows[i][j] + arm * stiffness * other
-        matrix, coupled = Packed(rows, self.contacts.filled if self.contacts else (), self.envelope), 0.0
-        if self.contacts:
-            touching, coupled = self.contacts.gradient(at.residuals[0], matrix)
-            gradient = [x - y for x, y in zip(gradient, touching, strict=True)]
-        return gradient, matrix, coupled
+        if self.contacts is None or self.matrix is None:
+            return gradient, Factor(rows).solve
+        touching, solve = self.matrix.assemble(rows, self.contacts.respond_at(at.residuals[0]))
+        return [x - y for x, y in zip(gradient, touching, strict=True)], solve
 
     def line(self, at: "Iterate", along: Sequence[Scalar]) -> "Line":
         """The cost along a direction."""
@@ -170,8 +170,8 @@ def minimize(problem: Problem, start: Sequence[Scalar], iterations: int, toleran
 
     def step(_: Any, carry: Any) -> Any:
         at, _, scale = carry
-        gradient, matrix, coupled = problem.expand(at)
-        along = [-x for x in matrix.solve(gradient, coupled)]
+        gradient, solve = problem.expand(at)
+        along = [-x for x in solve(gradient)]
         gained = -dot(gradient, along)
         scale = maximum(scale, gained)
         line = problem.line(at, along)
@@ -247,7 +247,6 @@ def solve_accelerations(
         return [x - f for x, f in zip(unbalanced(a), problem.constraint_forces(a), strict=True)]
 
     def solve(right: Sequence[Scalar]) -> list[Scalar]:
-        _, matrix, coupled = problem.expand(problem.at(found))
-        return matrix.solve(right, coupled)
+        return problem.expand(problem.at(found))[1](right)
 
     return implicit(found, residual, solve)

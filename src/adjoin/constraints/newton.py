@@ -17,10 +17,10 @@ from adjoin.collision.contact_list import Candidates, Tangent
 from adjoin.collision.records import Records
 from adjoin.collision.shape import Shape
 from adjoin.collision.terrain import Terrain
+from adjoin.constraints.contact_matrix import Respond
 from adjoin.constraints.contact_rows import ContactFrame, ContactRows
 from adjoin.constraints.impedance import softness
 from adjoin.constraints.minimization import Problem, solve_accelerations
-from adjoin.constraints.packed import Packed
 from adjoin.constraints.soft_contact import (
     Response,
     Weights,
@@ -248,21 +248,14 @@ class SoftContacts(ContactRows):
         """The numbers of a contact's rows, in an array of those of all."""
         return [array[slot * self.rows + k] for k in range(self.rows)]
 
-    def gradient(self, residuals: Scratch, matrix: Packed) -> tuple[list[Scalar], Any]:
-        """The generalized forces, and what is added to the Hessian; and how many contacts couple branches."""
+    def respond_at(self, residuals: Scratch) -> Respond:
+        """What contacts do at the accelerations of their rows."""
 
-        def act(contact: ContactFrame, carry: Any) -> Any:
-            wrenches, entries, coupled = carry
+        def respond(contact: ContactFrame) -> Response:
             weights = self.weights(contact.slot, contact.pair)
-            response = self.respond(self.row_values(residuals, contact.slot), weights, contact.pair)
-            self.add_wrench(wrenches, contact, response.force)
-            entries = self.add_stiffness(entries, contact, response.stiffness)
-            couples = self.couples[contact.pair][0] * self.contacts.active[contact.slot]
-            return wrenches, entries, coupled + couples
+            return self.respond(self.row_values(residuals, contact.slot), weights, contact.pair)
 
-        carry = self.motions.wrench_array(), matrix.entries, 0.0
-        wrenches, matrix.entries, coupled = self.each(act, carry)
-        return self.motions.generalized(wrenches), coupled
+        return respond
 
     def slope_at_end(self, residuals: Scratch, along: Sequence[Scalar], carry: Any) -> tuple[Scratch, Any]:
         """How fast the rows of contacts change along a direction, and what they add to a `Slope` at its end."""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from adjoin.collision.records import indices_table
-from adjoin.dynamics.linear import Factor, Rows, dot, is_zero
+from adjoin.dynamics.linear import Rows, dot, is_zero
 from adjoin.spatial.scalar import Scalar, sqrt
-from adjoin.trace import Scratch, indices, integer, loop, maximum, scratch, when
+from adjoin.trace import Scratch, indices, integer, loop, maximum, scratch
 
 TILE = 4
 """Rows and columns that are worked on at once."""
@@ -19,45 +19,26 @@ class Packed:
     """The lower half of a symmetric matrix in an array, row by row.
 
     Args:
-        rows: scalars.
-        filled: places (row, column) that are added to; the others that are the number 0 stay so in `sparse`.
-        envelope: where other places are added to; see `Envelope`. Without one, nothing else is.
+        rows: scalars, the lower half.
+        envelope: where there may be numbers; see `Envelope`.
     """
 
-    def __init__(self, rows: Rows, filled: Collection[tuple[int, int]] = (), envelope: "Envelope | None" = None):
-        self.size, self.rows, self.filled, self.envelope = len(rows), rows, filled, envelope
+    def __init__(self, rows: Rows, envelope: "Envelope"):
+        self.size, self.envelope = len(rows), envelope
         size = _whole_tiles(self.size)
-        self.entries = scratch(size * (size + 1) // 2, checked=False, cleared=False)
-        if envelope is not None:
-            self.entries = envelope.cleared(self.entries)
+        self.entries = envelope.cleared(scratch(size * (size + 1) // 2, checked=False, cleared=False))
         for i, row in enumerate(rows):
             for j in range(i + 1):
-                if not is_zero(row[j]) or (envelope is None and (i, j) in filled):
+                if not is_zero(row[j]):
                     self.entries[i * (i + 1) // 2 + j] = row[j]
 
-    def sparse(self) -> Rows:
-        """The rows with the zeros that they began with."""
-        return [
-            [
-                0.0 if is_zero(x) and (i, j) not in self.filled else self.entries[i * (i + 1) // 2 + j]
-                for j, x in enumerate(row[: i + 1])
-            ]
-            for i, row in enumerate(self.rows)
-        ]
-
-    def solve(self, right: Sequence[Scalar], coupled: Scalar) -> list[Scalar]:
-        """Return the solution: with the zeros that the rows began with unless `coupled` says that they were filled."""
-        found = Factor(self.sparse()).solve(right)
-        return found if self.envelope is None else when(coupled > 0.5, lambda _: self.solve_dense(right), found)
-
-    def solve_dense(self, right: Sequence[Scalar]) -> list[Scalar]:
-        """The solution with all entries: L Lᵀ by loops over tiles, whose numbers are in registers at the same time.
+    def solve(self, right: Sequence[Scalar]) -> list[Scalar]:
+        """The solution, with L Lᵀ by loops over tiles, whose numbers are in registers at the same time.
 
         What is left of the envelope is zero in L too, so these loops begin at the envelope.
         """
         n, size = self.size, _whole_tiles(self.size)
         tiles = size // TILE
-        assert self.envelope is not None
         entries, begin = self.entries, self.envelope.begin
         lines = indices_table([i * (i + 1) // 2 for i in range(size)])
         factor = scratch(size * (size + 1) // 2, checked=False, cleared=False)
