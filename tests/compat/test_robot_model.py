@@ -640,3 +640,75 @@ def test_the_recursion_over_links_is_the_peers(name):
             found, expected = getattr(own, part).get_vector(), getattr(other, part).get_vector()
             near = {"rtol": 1e-4, "atol": 1e-4 * max(1.0, float(expected.abs().max()))}
             torch.testing.assert_close(found, expected.expand_as(found), **near)
+
+
+@pytest.mark.parametrize("name", ["iiwa", "trifinger", "allegro"])
+def test_joints_of_bodies_are_the_peers(name):
+    robot, peer = DifferentiableRobotModel(DATA / ROBOTS[name]), theirs_of(DATA / ROBOTS[name])
+    q, qd, _ = state(robot, 3)
+    moving = [(k, peer._bodies[index].name) for k, index in enumerate(peer._controlled_joints)]
+    poses = [each._bodies[0].forward_kinematics({n: q[:, k : k + 1] for k, n in moving}) for each in (robot, peer)]
+    assert set(poses[0]) == set(poses[1])
+    for link, pose in poses[0].items():
+        expected = poses[1][link]
+        torch.testing.assert_close(pose.translation().expand(3, 3), expected.translation().expand(3, 3))
+        torch.testing.assert_close(pose.rotation().expand(3, 3, 3), expected.rotation().expand(3, 3, 3))
+    for each in (robot, peer):
+        each._bodies[peer._controlled_joints[1]].update_joint_state(q[:, :1], qd[:, :1])
+    own, other = (each._bodies[peer._controlled_joints[1]] for each in (robot, peer))
+    torch.testing.assert_close(own.joint_pose.rotation(), other.joint_pose.rotation())
+    torch.testing.assert_close(own.joint_vel.get_vector(), other.joint_vel.get_vector())
+    for each in (robot, peer):
+        each.update_kinematic_state(q, qd)
+    for own, other in zip(robot._bodies, peer._bodies, strict=True):
+        assert isinstance(own, robot_model.DifferentiableRigidBody)
+        if other.joint_idx is not None:
+            torch.testing.assert_close(own.joint_pose.translation(), other.joint_pose.translation())
+            torch.testing.assert_close(own.joint_pose.rotation(), other.joint_pose.rotation())
+            torch.testing.assert_close(own.joint_vel.get_vector(), other.joint_vel.get_vector())
+
+
+def test_frames_vectors_and_inertias_are_the_peers():
+    own, peer = ours("iiwa"), theirs("iiwa")
+    turns = torch.tensor([[0.3, -1.2, 2.0], [1.1, 0.4, -0.7]])
+    place, shift, lin, ang, share = torch.randn(5, 2, 3)
+    found = []
+    for each, robot in ((spatial_vector_algebra, own), (theirs_vectors, peer)):
+        rotation = each.z_rot(turns[:, :1]) @ each.y_rot(turns[:, 1:2]) @ each.x_rot(turns[0, 2])
+        frame, other = each.CoordinateTransform(rotation, place), each.CoordinateTransform(trans=shift[0])
+        motion, force = each.SpatialMotionVec(lin, ang), each.SpatialForceVec(lin, ang)
+        inertia = robot._bodies[2].inertia
+        moved = [
+            motion.transform(frame),
+            force.transform(frame),
+            motion.multiply(share[:, 0]),
+            force.multiply(share[:, 0]),
+        ]
+        moved += [inertia.multiply_motion_vec(motion), each.SpatialMotionVec(device="cpu")]
+        back, further = frame.inverse(), frame.multiply_transform(other)
+        parts = [x for at in (frame, back, further) for x in (at.rotation(), at.translation())]
+        parts += [vector.get_vector() for vector in moved] + [motion.dot(motion), force.dot(force)]
+        parts += [frame.trans_cross_rot(), frame.to_matrix(), frame.to_matrix_transpose(), inertia.get_spatial_mat()]
+        found.append([*parts, frame.get_quaternion()])
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.parametrize("net", ["SymmPosDef3DInertiaMatrixNet", "CovParameterized3DInertiaMatrixNet"])
+def test_factors_of_inertias_are_the_peers(net):
+    mine, peer = getattr(rigid_body_params, net)(), getattr(theirs_params, net)()
+    raw = torch.randn(4, 6)
+    assert torch.equal(mine.get_l(mine.get_raw_l(raw)), peer.get_l(peer.get_raw_l(raw)))
+    assert torch.equal(mine.get_L(raw), peer.get_L(raw))
+    for one, two in zip(*(each.get_symm_pos_semi_def_matrix_and_l(raw) for each in (mine, peer)), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_an_inertia_of_six_learned_numbers_multiplies_motions():
+    robot = DifferentiableRobotModel(DATA / ROBOTS["iiwa"])
+    inertia = robot._bodies[2].inertia
+    before = inertia.get_spatial_mat()
+    matrix = inertia.inertia_mat()[0]
+    six = rigid_body_params.UnconstrainedTensor(1, 6, init_tensor=matrix[[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]][None])
+    robot.make_link_param_learnable(robot._bodies[2].name, "inertia_mat", six)
+    torch.testing.assert_close(inertia.get_spatial_mat(), before)

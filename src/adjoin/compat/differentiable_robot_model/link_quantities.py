@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoin.compat.differentiable_robot_model.rigid_body import Key, Links
+from adjoin.compat.differentiable_robot_model.links import Key, Links
 from adjoin.dynamics.aba import aba_of
 from adjoin.dynamics.crba import crba_of
 from adjoin.dynamics.jacobian import jacobian_of

@@ -1,177 +1,165 @@
-"""A URDF with every link kept apart, and its numbers over scalars: what welded links add up to is traced.
+"""A link with the joint that it hangs on, under the names of differentiable-robot-model."""
 
-`adjoin.load` merges links on fixed joints once and for all. Here their mass, inertia and placement can be learned too,
-one by one, so the merging is part of the kernel; with nothing learned it is the merged model's.
-"""
+from collections.abc import Mapping
 
-import math
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import torch
 
-from adjoin.dynamics.robot import Robot, regroup
-from adjoin.errors import Findings, InputError, unknown_name
-from adjoin.io import urdf, xml
-from adjoin.io.load import open_source
-from adjoin.io.paths import Files
-from adjoin.io.xml import Element
-from adjoin.model.assemble import FLOATING_BASE, assemble
-from adjoin.model.description import JointDescription, LinkDescription
-from adjoin.model.model import Model
-from adjoin.model.parts import WORLD
-from adjoin.spatial import mass_moments, vector
-from adjoin.spatial.mass_moments import MassMoments
-from adjoin.spatial.motion import IDENTITY_TRANSFORM, Transform, transform_multiply
-from adjoin.spatial.rotation import from_rpy, to_rpy
-from adjoin.spatial.scalar import Scalar
+from adjoin.compat.differentiable_robot_model.links import Links
+from adjoin.compat.differentiable_robot_model.spatial_vector_algebra import (
+    CoordinateTransform,
+    DifferentiableSpatialRigidBodyInertia,
+    SpatialForceVec,
+    SpatialMotionVec,
+    x_rot,
+    y_rot,
+    z_rot,
+)
+from adjoin.transforms import axis_angle_to_quaternion, quaternion_to_matrix
 
-SIZES = {"trans": 3, "rot_angles": 3, "joint_damping": 1, "mass": 1, "com": 3, "inertia_mat": 9}
-"""What of a link can be learned, and its numbers."""
-
-Key = tuple[str, str]
-"""Names of a link and of a parameter."""
+_SHAPES = {
+    "trans": (1, 3),
+    "rot_angles": (1, 3),
+    "joint_damping": (1,),
+    "mass": (1,),
+    "com": (1, 3),
+    "inertia_mat": (1, 3, 3),
+}
+_OF_JOINT = ("trans", "rot_angles", "joint_damping")
 
 
-class Links:
-    """The links of a URDF, and the model they make.
-
-    Moving joints are counted in the order of their child links in the file, and one that mimics another moves freely.
-    Quaternions in q are [x y z w].
+class Fixed(torch.nn.Module):
+    """A parameter that is not learned: the URDF's value.
 
     Args:
-        path: of the URDF, or its text or bytes.
-        floating_base: put a free joint under the root link; its coordinates come first.
-        unit_inertia: give links without `<inertial>` a mass of 1 kg and moments of 1 kg m², as the original does.
-
-    Attributes:
-        limits: what each joint's `<limit>` states, by the joint's name: effort, lower, upper and velocity.
+        value: the value.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | bytes, floating_base: bool = False, unit_inertia: bool = False):
-        data, name, home, encoding = open_source(path, None)
-        document = xml.parse(data, name, encoding=encoding, findings=Findings(strict=False))
-        if document.tag != "robot":
-            document.fail("not a URDF: the outermost element must be <robot>")
-        description = urdf.read(document, Files(home, {}, []), meshes="ignore", repair=("axis", "limits"))
-        for link in description.links:
-            if unit_inertia and link.inertial is None:
-                link.mass, link.inertia = 1.0, (1.0, 0.0, 0.0, 1.0, 0.0, 1.0)
-        self.limits = {joint.name(): _stated_limits(joint) for joint in document.all("joint")}
-        for edge in description.joints:
-            edge.joint = edge.joint and replace(edge.joint, mimic=None)
-        self.model: Model = assemble(
-            description, floating_base=floating_base, accept=("mass", "inertia"), repair=("axis", "limits")
-        )
-        self.names = [link.name for link in description.links]
-        self._links: dict[str, LinkDescription] = {link.name: link for link in description.links}
-        self._edges: dict[str, JointDescription] = {edge.child: edge for edge in description.joints}
-        self.joints = self._in_order(floating_base)
-        self.q_indices, self.v_indices = self._indices()
+    value: torch.Tensor
 
-    def _in_order(self, floating_base: bool) -> list[int]:
-        """Indices of the model's joints in the order of their child links, a floating base first."""
-        names = [FLOATING_BASE] if floating_base else []
-        edges = [self._edges[name] for name in self.names if name in self._edges]
-        names += [edge.name for edge in edges if edge.joint is not None]
-        return [self.model.joint_index(name) for name in names]
+    def __init__(self, value: torch.Tensor):
+        super().__init__()
+        self.register_buffer("value", value, persistent=False)
 
-    def _indices(self) -> tuple[list[int], list[int]]:
-        """Where the numbers of the model's q and v are in those of the caller."""
-        q_indices, v_indices = [0] * self.model.nq, [0] * self.model.nv
-        q = v = 0
-        for index in self.joints:
-            joint, at = self.model.joints[index], self.model.coordinates[index]
-            indices = list(range(q, q + joint.nq))
-            if joint.type.has_quaternion:
-                indices = [*indices[:-4], indices[-1], *indices[-4:-1]]
-            q_indices[at.q_slice] = indices
-            v_indices[at.v_slice] = range(v, v + joint.nv)
-            q, v = q + joint.nq, v + joint.nv
-        return q_indices, v_indices
-
-    def joint_of(self, link: str) -> JointDescription | None:
-        """Return the joint that a link hangs on, or None for the root."""
-        return self._edges.get(link)
-
-    def require(self, link: str, function: str) -> None:
-        """Raise if there is no such link."""
-        if link not in self._links:
-            raise InputError(f"{function}: {unknown_name('link', 'links', link, self.names)}")
-
-    def values(self, link: str, parameter: str) -> list[float]:
-        """Return a parameter of a link as the file has it."""
-        edge, part = self._edges.get(link), self._links[link]
-        if parameter == "trans":
-            return list(edge.position if edge else (0.0, 0.0, 0.0))
-        if parameter == "rot_angles":
-            return list(to_rpy(edge.rotation) if edge else (0.0, 0.0, 0.0))
-        if parameter == "joint_damping":
-            return [edge.joint.damping[0] if edge and edge.joint else 0.0]
-        if parameter == "mass":
-            return [part.mass]
-        if parameter == "com":
-            return list(part.com)
-        xx, xy, xz, yy, yz, zz = part.inertia
-        return [xx, xy, xz, xy, yy, yz, xz, yz, zz]
-
-    def robot(self, learned: Mapping[Key, Sequence[Scalar]], gravity: bool = True) -> Robot:
-        """The model's numbers, with those of some links replaced."""
-        params: dict[str, Any] = {} if gravity else {"gravity": [0.0, 0.0, 0.0]}
-        robot = Robot(self.model, params)
-        if any(parameter != "joint_damping" for _, parameter in learned):
-            vars(robot).update(self._welded(learned))
-        return robot
-
-    def damping(self, learned: Mapping[Key, Sequence[Scalar]]) -> list[Scalar]:
-        """Of the joints, one number for each of v in the model's order."""
-        damping: list[Scalar] = []
-        for body in self.model.bodies:
-            value, count = learned.get((body.name, "joint_damping")), len(body.joint.damping)
-            damping += body.joint.damping if value is None else [value[0]] * count
-        return damping
-
-    def _welded(self, learned: Mapping[Key, Sequence[Scalar]]) -> dict[str, Any]:
-        """Placements, frames and mass moments of the bodies, summed up over their links."""
-        poses: dict[str, Transform] = {}
-        placements: list[Transform] = [IDENTITY_TRANSFORM] * len(self.model.bodies)
-        moments = [MassMoments()] * len(self.model.bodies)
-        for frame in self.model.frames:
-            name = frame.name
-            edge = self._edges.get(name)
-            rotation, position = (edge.rotation, edge.position) if edge else IDENTITY_TRANSFORM
-            if (angles := learned.get((name, "rot_angles"))) is not None:
-                rotation = from_rpy(*angles)
-            if (place := learned.get((name, "trans"))) is not None:
-                position = vector.vector3(place)
-            pose = transform_multiply(poses[edge.parent] if edge else IDENTITY_TRANSFORM, (rotation, position))
-            if frame.body != WORLD and self.model.bodies[frame.body].name == name:
-                placements[frame.body], pose = pose, IDENTITY_TRANSFORM
-            poses[name] = pose
-            if frame.body != WORLD:
-                moved = mass_moments.to_parent(pose, self._mass_moments(name, learned))
-                moments[frame.body] = mass_moments.add(moments[frame.body], moved)
-        return {
-            "placements": placements,
-            "frames": [poses[frame.name] for frame in self.model.frames],
-            "regrouped": regroup(self.model, moments, placements),
-        }
-
-    def _mass_moments(self, link: str, learned: Mapping[Key, Sequence[Scalar]]) -> MassMoments:
-        """Of a link about its own frame's origin; of an inertia matrix that is not symmetric, the symmetric part."""
-        (mass,), com, i = (
-            learned.get((link, name), self.values(link, name)) for name in ("mass", "com", "inertia_mat")
-        )
-        if len(i) == 9:
-            i = (i[0], 0.5 * (i[1] + i[3]), 0.5 * (i[2] + i[6]), i[4], 0.5 * (i[5] + i[7]), i[8])
-        xx, xy, xz, yy, yz, zz = i
-        return mass_moments.from_inertia(mass, vector.vector3(com), (xx, xy, xz, yy, yz, zz))
+    def forward(self) -> torch.Tensor:
+        """The value."""
+        return self.value
 
 
-def _stated_limits(joint: Element) -> dict[str, float]:
-    """Return the limits of a joint as the file states them; 0 where it leaves out a bound, as URDF has it."""
-    limit = joint.one("limit")
-    if limit is None:
-        return {"effort": math.inf, "lower": -math.inf, "upper": math.inf, "velocity": math.inf}
-    defaults = {"effort": math.inf, "lower": 0.0, "upper": 0.0, "velocity": math.inf}
-    return {name: limit.number(name, value, math.inf) for name, value in defaults.items()}
+class Pose(CoordinateTransform):
+    """Where a link is in the world, after `update_kinematic_state`, with the kernel's quaternion.
+
+    Args:
+        position: (..., 3).
+        quaternion: [x y z w], (..., 4).
+        matrix: (..., 3, 3).
+    """
+
+    def __init__(self, position: torch.Tensor, quaternion: torch.Tensor, matrix: torch.Tensor):
+        super().__init__(matrix, position)
+        self._quaternion = quaternion
+
+    def get_quaternion(self) -> torch.Tensor:
+        """Return the quaternion [x y z w], (..., 4)."""
+        return self._quaternion
+
+
+class DifferentiableRigidBody(torch.nn.Module):
+    """A link and the joint that it hangs on: its parameters as modules, and what `update_kinematic_state` set.
+
+    Attributes:
+        name: of the link.
+        joint_id: its place among the links.
+        joint_idx: the place of its joint among the coordinates, or None if that is fixed.
+        joint_axis: (1, 3); zeros if the joint is fixed.
+        joint_limits: "effort", "lower", "upper" and "velocity" as the file states them, or None if the joint is fixed.
+        pose: in the world; before the first update, none at all.
+        vel: in its own frame; before the first update, 0.
+        joint_acc: acceleration of its joint alone, in its own frame, which `update_joint_acc` sets.
+        acc: in its own frame, after `iterative_newton_euler`.
+        force: of its joint on it, in its own frame, after `iterative_newton_euler`.
+    """
+
+    def __init__(self, links: Links, name: str, device: torch.device):
+        super().__init__()
+        self.name = name
+        edge = links.joint_of(name)
+        moving = edge is not None and edge.joint is not None
+        self.joint_id = links.names.index(name)
+        self.joint_idx: int | None = None
+        axis = edge.joint.axis if edge is not None and edge.joint is not None else (0.0, 0.0, 0.0)
+        self.joint_axis = torch.tensor([axis], dtype=torch.float32, device=device)
+        self.joint_limits = dict(links.limits[edge.name]) if edge is not None and moving else None
+        zero = torch.zeros(1, 3, device=device)
+        none = torch.tensor([[0.0, 0.0, 0.0, 1.0]], device=device)
+        self.pose: CoordinateTransform = Pose(zero, none, torch.eye(3, device=device)[None])
+        self.vel = self.joint_acc = self.acc = SpatialMotionVec(zero, zero)
+        self.force = SpatialForceVec(zero, zero)
+        self._slides = edge is not None and edge.joint is not None and edge.joint.kind == "prismatic"
+        self._joint_state = zero[:, :1], zero[:, :1]
+        self._children: list[DifferentiableRigidBody] = []
+        self.inertia = DifferentiableSpatialRigidBodyInertia()
+        for parameter, shape in _SHAPES.items():
+            value = torch.tensor(links.values(name, parameter), dtype=torch.float32, device=device)
+            self.holder(parameter).add_module(parameter, Fixed(value.reshape(shape)))
+
+    def get_joint_limits(self) -> dict[str, float] | None:
+        """Return the limits of its joint as the file states them, or None if that is fixed."""
+        return self.joint_limits
+
+    def get_joint_damping_const(self) -> torch.Tensor:
+        """Return the damping of its joint, (1,)."""
+        return self.joint_damping()  # type: ignore[operator]
+
+    def add_child(self, child: "DifferentiableRigidBody") -> None:
+        """Hang a link on this one, which `forward_kinematics` then finds."""
+        self._children.append(child)
+
+    def update_joint_state(self, q: torch.Tensor, qd: torch.Tensor) -> None:
+        """Set the position and the velocity of its joint, [B, 1] each."""
+        self._joint_state = q, qd
+
+    def update_joint_acc(self, qdd: torch.Tensor) -> None:
+        """Set the acceleration of its joint, [B, 1]."""
+        self.joint_acc = self._along(qdd)
+
+    @property
+    def joint_pose(self) -> CoordinateTransform:
+        """Where it is in the frame of its parent; its joint is where `update_joint_state` last set it."""
+        return self._pose_at(self._joint_state[0])
+
+    @property
+    def joint_vel(self) -> SpatialMotionVec:
+        """The velocity of its joint alone, in its own frame."""
+        return self._along(self._joint_state[1])
+
+    def forward_kinematics(self, q_dict: Mapping[str, torch.Tensor]) -> dict[str, CoordinateTransform]:
+        """Return where it and the links that it carries are in the frame of its parent, by name.
+
+        Args:
+            q_dict: name of a link to the position of its joint, [B, 1]; the others are where they were last set.
+        """
+        pose = self._pose_at(q_dict[self.name]) if self.name in q_dict else self.joint_pose
+        found = {self.name: pose}
+        for child in self._children:
+            carried = child.forward_kinematics(q_dict)
+            found.update({name: pose.multiply_transform(place) for name, place in carried.items()})
+        return found
+
+    def holder(self, parameter: str) -> torch.nn.Module:
+        """The module that has a parameter's module for an attribute."""
+        return self if parameter in _OF_JOINT else self.inertia
+
+    def _along(self, rate: torch.Tensor) -> SpatialMotionVec:
+        """The motion of its joint at a rate, [B, 1]."""
+        moving = rate @ self.joint_axis.to(rate)
+        still = torch.zeros_like(moving)
+        return SpatialMotionVec(*((moving, still) if self._slides else (still, moving)))
+
+    def _pose_at(self, q: torch.Tensor) -> CoordinateTransform:
+        roll, pitch, yaw = self.rot_angles().to(q).reshape(3)  # type: ignore[operator]
+        placed = z_rot(yaw) @ y_rot(pitch) @ x_rot(roll)
+        place = self.trans().to(q).reshape(1, 3).expand(len(q), 3)  # type: ignore[operator]
+        axis = self.joint_axis.to(q)
+        if self._slides:
+            return CoordinateTransform(placed.expand(len(q), 3, 3), place + (placed @ (q * axis)[..., None])[..., 0])
+        return CoordinateTransform(placed @ quaternion_to_matrix(axis_angle_to_quaternion(axis, q[:, 0])), place)

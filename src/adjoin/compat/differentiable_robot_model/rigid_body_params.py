@@ -38,17 +38,11 @@ class SymmMatNet(torch.nn.Module):
         return lower + lower.tril(-1).transpose(-2, -1)
 
 
-class CholeskyNet(torch.nn.Module):
-    """Positive matrices L Lᵀ from the entries of L: those of the diagonal, to which a bias is added, then the others.
+class _CholeskyFactor:
+    """How matrices L Lᵀ come from the entries of L, the diagonal first."""
 
-    Args:
-        qdim: rows of a matrix.
-        bias: added to the diagonal of L.
-    """
-
-    def __init__(self, qdim: int, bias: float):
-        super().__init__()
-        self._qdim, self._bias = qdim, bias
+    _qdim = 3
+    _bias = 0.0
 
     def get_raw_l(self, raw_l_input: torch.Tensor) -> torch.Tensor:
         """Return the entries of L without the bias."""
@@ -68,6 +62,19 @@ class CholeskyNet(torch.nn.Module):
         entries = self.get_l(raw_l_input)
         lower = self.get_L(entries)
         return lower @ lower.transpose(-2, -1), entries
+
+
+class CholeskyNet(_CholeskyFactor, torch.nn.Module):
+    """Positive matrices L Lᵀ from the entries of L: those of the diagonal, to which a bias is added, then the others.
+
+    Args:
+        qdim: rows of a matrix.
+        bias: added to the diagonal of L.
+    """
+
+    def __init__(self, qdim: int, bias: float):
+        super().__init__()
+        self._qdim, self._bias = qdim, bias
 
 
 def _triangle(entries: torch.Tensor, rows: int) -> torch.Tensor:
@@ -184,7 +191,7 @@ class Symm3DInertiaMatrixNet(ParameterModule):
         return np.array([[l[0], l[3], l[4]], [l[3], l[1], l[5]], [l[4], l[5], l[2]]], dtype=object)
 
 
-class SymmPosDef3DInertiaMatrixNet(Symm3DInertiaMatrixNet):
+class SymmPosDef3DInertiaMatrixNet(_CholeskyFactor, Symm3DInertiaMatrixNet):
     """A positive definite inertia matrix, by its Cholesky factor; see `Symm3DInertiaMatrixNet`.
 
     Args:

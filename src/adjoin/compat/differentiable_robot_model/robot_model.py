@@ -6,7 +6,6 @@ import importlib.util
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,122 +13,17 @@ import numpy as np
 import torch
 
 from adjoin.compat.differentiable_robot_model import link_quantities as quantities
-from adjoin.compat.differentiable_robot_model.rigid_body import SIZES, Key, Links
+from adjoin.compat.differentiable_robot_model.links import SIZES, Key, Links
+from adjoin.compat.differentiable_robot_model.rigid_body import DifferentiableRigidBody, Pose
 from adjoin.compat.differentiable_robot_model.spatial_vector_algebra import (
     SpatialForceVec,
     SpatialMotionVec,
-    inertial_force,
 )
 from adjoin.compiler.ir import pytree as tree
 from adjoin.errors import InputError
 from adjoin.learn.modules import ParameterModule
 from adjoin.spatial.scalar import Scalar
 from adjoin.trace import Function
-
-_SHAPES = {
-    "trans": (1, 3),
-    "rot_angles": (1, 3),
-    "joint_damping": (1,),
-    "mass": (1,),
-    "com": (1, 3),
-    "inertia_mat": (1, 3, 3),
-}
-_OF_JOINT = ("trans", "rot_angles", "joint_damping")
-
-
-class Fixed(torch.nn.Module):
-    """A parameter that is not learned: the URDF's value.
-
-    Args:
-        value: the value.
-    """
-
-    value: torch.Tensor
-
-    def __init__(self, value: torch.Tensor):
-        super().__init__()
-        self.register_buffer("value", value, persistent=False)
-
-    def forward(self) -> torch.Tensor:
-        """The value."""
-        return self.value
-
-
-@dataclass(frozen=True)
-class Pose:
-    """Where a link is in the world, after `update_kinematic_state`."""
-
-    position: torch.Tensor
-    quaternion: torch.Tensor
-    matrix: torch.Tensor
-
-    def translation(self) -> torch.Tensor:
-        """Position, (..., 3)."""
-        return self.position
-
-    def rotation(self) -> torch.Tensor:
-        """Rotation matrix, (..., 3, 3)."""
-        return self.matrix
-
-    def get_quaternion(self) -> torch.Tensor:
-        """Quaternion [x y z w], (..., 4)."""
-        return self.quaternion
-
-
-class Link(torch.nn.Module):
-    """A link and the joint that it hangs on: its parameters as modules, and what `update_kinematic_state` set.
-
-    Attributes:
-        name: of the link.
-        joint_id: its place among the links.
-        joint_idx: the place of its joint among the coordinates, or None if that is fixed.
-        joint_axis: (1, 3); zeros if the joint is fixed.
-        joint_limits: "effort", "lower", "upper" and "velocity" as the file states them, or None if the joint is fixed.
-        pose: in the world; before the first update, none at all.
-        vel: in its own frame; before the first update, 0.
-        joint_acc: acceleration of its joint alone, in its own frame, which `update_joint_acc` sets.
-        acc: in its own frame, after `iterative_newton_euler`.
-        force: of its joint on it, in its own frame, after `iterative_newton_euler`.
-    """
-
-    def __init__(self, links: Links, name: str, device: torch.device):
-        super().__init__()
-        self.name = name
-        edge = links.joint_of(name)
-        moving = edge is not None and edge.joint is not None
-        self.joint_id = links.names.index(name)
-        self.joint_idx: int | None = None
-        axis = edge.joint.axis if edge is not None and edge.joint is not None else (0.0, 0.0, 0.0)
-        self.joint_axis = torch.tensor([axis], dtype=torch.float32, device=device)
-        self.joint_limits = dict(links.limits[edge.name]) if edge is not None and moving else None
-        zero = torch.zeros(1, 3, device=device)
-        none = torch.tensor([[0.0, 0.0, 0.0, 1.0]], device=device)
-        self.pose = Pose(zero, none, torch.eye(3, device=device)[None])
-        self.vel = self.joint_acc = self.acc = SpatialMotionVec(zero, zero)
-        self.force = SpatialForceVec(zero, zero)
-        self._slides = edge is not None and edge.joint is not None and edge.joint.kind == "prismatic"
-        self.inertia = torch.nn.Module()
-        for parameter, shape in _SHAPES.items():
-            value = torch.tensor(links.values(name, parameter), dtype=torch.float32, device=device)
-            self.holder(parameter).add_module(parameter, Fixed(value.reshape(shape)))
-
-    def get_joint_limits(self) -> dict[str, float] | None:
-        """Return the limits of its joint as the file states them, or None if that is fixed."""
-        return self.joint_limits
-
-    def get_joint_damping_const(self) -> torch.Tensor:
-        """Return the damping of its joint, (1,)."""
-        return self.joint_damping()  # type: ignore[operator]
-
-    def update_joint_acc(self, qdd: torch.Tensor) -> None:
-        """Set the acceleration of its joint, [B, 1]."""
-        moving = qdd @ self.joint_axis.to(qdd)
-        still = torch.zeros_like(moving)
-        self.joint_acc = SpatialMotionVec(*((moving, still) if self._slides else (still, moving)))
-
-    def holder(self, parameter: str) -> torch.nn.Module:
-        """The module that has a parameter's module for an attribute."""
-        return self if parameter in _OF_JOINT else self.inertia
 
 
 class DifferentiableRobotModel(torch.nn.Module):
@@ -165,14 +59,21 @@ class DifferentiableRobotModel(torch.nn.Module):
         self._links = Links(urdf_path, floating_base, unit_inertia)
         self._n_dofs = self._links.model.nv
         self._name_to_idx_map = {link: index for index, link in enumerate(self._links.names)}
-        self._bodies = torch.nn.ModuleList(Link(self._links, link, self._device) for link in self._links.names)
+        self._bodies = torch.nn.ModuleList(
+            DifferentiableRigidBody(self._links, link, self._device) for link in self._links.names
+        )
         self._controlled_joints: list[int] = []
         count = 6 if floating_base else 0
         for index, link in enumerate(self._bodies):
-            assert isinstance(link, Link)
+            assert isinstance(link, DifferentiableRigidBody)
             if link.joint_limits is not None:
                 link.joint_idx, count = count, count + 1
                 self._controlled_joints.append(index)
+            edge = self._links.joint_of(link.name)
+            if edge is not None:
+                parent = self._bodies[self._name_to_idx_map[edge.parent]]
+                assert isinstance(parent, DifferentiableRigidBody)
+                parent.add_child(link)
         self._learned: dict[Key, _LearnedParameter] = {}
         self._functions: dict[Any, Function] = {}
         self.register_state_dict_post_hook(_with_aliases)
@@ -187,9 +88,12 @@ class DifferentiableRobotModel(torch.nn.Module):
         """Set pose and velocity of every link: `_bodies[i].pose` and `_bodies[i].vel`."""
         states = self._call(quantities.kinematic_state, q=q, qd=qd)
         for link in self._bodies:
-            assert isinstance(link, Link)
+            assert isinstance(link, DifferentiableRigidBody)
             position, quaternion, matrix, linear, angular = states[link.name]
             link.pose, link.vel = Pose(position, quaternion, matrix), SpatialMotionVec(linear, angular)
+            if link.joint_idx is not None:
+                at = link.joint_idx - self._n_dofs  # from the end: a floating base has a number more in q than in qd
+                link.update_joint_state(*(x.reshape(-1, x.shape[-1])[:, at, None] for x in (q, qd)))
 
     def compute_forward_kinematics_all_links(self, q: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Return link name -> position [B, 3] and quaternion [x y z w], [B, 4], in the world."""
@@ -213,7 +117,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         Args:
             base_acc: acceleration of the base in its own frame: 9.81 m/s² upwards where there is gravity.
         """
-        links = [link for link in self._bodies if isinstance(link, Link)]
+        links = [link for link in self._bodies if isinstance(link, DifferentiableRigidBody)]
         edges = [self._links.joint_of(link.name) for link in links]
         parents = [None if edge is None else links[self._name_to_idx_map[edge.parent]] for edge in edges]
         links[0].acc = base_acc
@@ -230,10 +134,9 @@ class DifferentiableRobotModel(torch.nn.Module):
             joint_vel = SpatialMotionVec(link.vel.lin - carried.lin, link.vel.ang - carried.ang)
             link.acc = parent.acc.to_child(*place).add_motion_vec(link.joint_acc)
             link.acc = link.acc.add_motion_vec(link.vel.cross_motion_vec(joint_vel))
-            inertia = [getattr(link.inertia, name)().to(zero) for name in ("mass", "com", "inertia_mat")]
-            parts = inertia[0].reshape(()), inertia[1].reshape(3), inertia[2].reshape(3, 3)
-            momentum = inertial_force(*parts, link.vel)
-            link.force = inertial_force(*parts, link.acc).add_force_vec(link.vel.cross_force_vec(momentum))
+            momentum = link.inertia.multiply_motion_vec(link.vel)
+            inertial = link.inertia.multiply_motion_vec(link.acc)
+            link.force = inertial.add_force_vec(link.vel.cross_force_vec(momentum))
         for link, parent in zip(reversed(links), reversed(parents), strict=True):
             if parent is not None:
                 parent.force = parent.force.add_force_vec(link.force.to_parent(*places[link.name]))
@@ -350,7 +253,7 @@ class DifferentiableRobotModel(torch.nn.Module):
         if parameter not in SIZES:
             raise InputError(f"no parameter {parameter!r} of links; parameters: {', '.join(SIZES)}")
         body = self._bodies[self._name_to_idx_map[link]]
-        assert isinstance(body, Link)
+        assert isinstance(body, DifferentiableRigidBody)
         return body.holder(parameter)
 
     def _learnable(self, link: str, parameter: str) -> torch.nn.Module:
