@@ -233,7 +233,7 @@ def test_wrong_results_of_a_task_are_named(change, message):
 
 def test_wrong_arguments_are_named():
     environment = Environment(Arm())
-    with pytest.raises(InputError, match=r"actions must have the shape \(2, 1\), got \(2, 3\)"):
+    with pytest.raises(InputError, match=r"actions must be torch.float32, \(2, 1\); got torch.float32, \(2, 3\)"):
         environment.step(environment.reset(2), torch.zeros(2, 3))
     with pytest.raises(InputError, match=r"no task 'pendulm'; tasks: .*cartpole.*pendulum"):
         make_task("pendulm")

@@ -73,7 +73,8 @@ class Captured:
         collects = gc.isenabled()
         gc.disable()
         try:
-            with torch.cuda.graph(graph):
+            # All matrix products of a stream share memory of cuBLAS. Graphs of other threads must not write to it.
+            with torch.cuda.graph(graph, stream=stream):
                 self._result = self._function()
         finally:
             if collects:

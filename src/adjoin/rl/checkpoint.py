@@ -12,18 +12,18 @@ from adjoin.errors import InputError, Location
 from adjoin.extras import needed
 
 
-def save_checkpoint(path: Path, tensors: Mapping[str, torch.Tensor], header: Mapping[str, Any]) -> None:
+def save_checkpoint(path: Path | str, tensors: Mapping[str, torch.Tensor], header: Mapping[str, Any]) -> None:
     """Write a checkpoint; a file that was there is replaced at once, so that none is ever half written."""
-    safetensors = needed("safetensors.torch", "rl", "a checkpoint")
+    safetensors, path = needed("safetensors.torch", "rl", "a checkpoint"), Path(path)
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     new = path.with_name(f".{path.name}.{os.getpid()}")
     safetensors.save_file(plain, new, {"adjoin": json.dumps(dict(header))})
     os.replace(new, path)
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def load_checkpoint(path: Path | str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Read a checkpoint: its tensors and its header."""
-    safetensors = needed("safetensors", "rl", "a checkpoint")
+    safetensors, path = needed("safetensors", "rl", "a checkpoint"), Path(path)
     if not path.is_file():
         raise InputError("there is no such checkpoint", where=Location(str(path)))
     try:

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import inspect
 import json
 import math
 import sys
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", default="shac", metavar="NAME", help="a learner (default shac)")
     parser.add_argument("--environments", type=int, metavar="N", help="how many at once, in each process")
     parser.add_argument("--iterations", type=int, metavar="N", help="how many")
-    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default 0)")
+    parser.add_argument("--seed", type=int, help="of all random numbers (default 0)")
     parser.add_argument("--device", help="cpu or cuda; by default a GPU if there is one")
     parser.add_argument("--folder", type=Path, help="where checkpoints and logs go (default runs/TASK-ALGORITHM)")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the folder")
@@ -54,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     needed("matplotlib.figure", "rl", "a plot of returns")  # better said now than after an hour
     options = _pairs("--option", arguments.option)
+    for name in options.keys() & inspect.signature(train).parameters:
+        raise InputError(f"--option {name}: this is no option of a learner; see --help")
     options |= {
         name: value
         for name in ("environments", "iterations", "seed")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from adjoin.errors import InputError
 from adjoin.rl.shared_sum import SharedSum, on_one_machine
 
 T = TypeVar("T")
@@ -70,7 +71,13 @@ def gathered(value: T) -> list[T]:
 def device_of(wanted: str | torch.device | None) -> torch.device:
     """Return the device of this process: by default its own GPU if there is one, otherwise the CPU."""
     if wanted is not None:
-        return torch.device(wanted)
+        try:
+            device = torch.device(wanted)
+        except (RuntimeError, TypeError):
+            raise InputError(f"no device {wanted!r}; devices: cpu, cuda, cuda:1 and so on") from None
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise InputError(f"device {str(wanted)!r}: torch sees {torch.cuda.device_count()} GPUs here")
+        return device
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

@@ -9,8 +9,11 @@ import torch
 from torch.utils import _pytree
 
 from adjoin.errors import InputError
-from adjoin.rl.random import Random, draw_parameters
-from adjoin.rl.task import Start, Task
+from adjoin.rl import distributed
+from adjoin.rl.random import Random, check_randomized, draw_parameters
+from adjoin.rl.ranges import check_attributes
+from adjoin.rl.task import Push, Start, Task
+from adjoin.simulation.simulator import Simulator
 from adjoin.simulation.state import SimulatorState
 
 OBSERVATIONS = "observations"
@@ -112,7 +115,16 @@ class Environment:
     def __init__(self, task: Task, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
         if not isinstance(task, Task):
             raise InputError(f"Environment: the task must be a Task, got a {type(task).__name__}; see make_task")
-        self.task, self.device, self.dtype = task, torch.device(device), dtype
+        for attribute, kind in {"name": str, "simulator": Simulator}.items():
+            if not isinstance(getattr(task, attribute, None), kind):
+                raise InputError(f"{type(task).__name__}: a task must have a {attribute}, a {kind.__name__}")
+        self._named = f"task {task.name!r}: "
+        check_attributes(self._named, task, Task.__annotations__)
+        if task.push is not None:
+            check_attributes(f"{self._named}push: ", task.push, Push.__annotations__)
+        if dtype not in (torch.float32, torch.float64):
+            raise InputError(f"Environment: dtype must be torch.float32 or torch.float64, got {dtype}")
+        self.task, self.device, self.dtype = task, distributed.device_of(device), dtype
         model = task.simulator.model
         self.action_size = model.nu
         if not model.nu:
@@ -124,7 +136,14 @@ class Environment:
         self._offset, self._scale = (torch.tensor(x, dtype=dtype, device=self.device) for x in (offset, scale))
         with torch.no_grad():
             generator = torch.Generator(self.device).manual_seed(0)
-            self.observation_size = self.task.observe(self._begin(1, generator)).shape[-1]
+            check_randomized(task.name, task.simulator, task.randomized, dtype, self.device)
+            state = self._begin(1, generator)
+            observation = self.task.observe(state)
+            check_tensor(f"{self._named}observe", observation, dtype, 1, "size")
+            if not observation.isfinite().all():
+                raise InputError(f"{self._named}what is observed at a start is not finite")
+            self.observation_size = observation.shape[-1]
+            self.bytes = sum(x.numel() * x.element_size() for x in (*_pytree.tree_leaves(state), observation))
 
     def reset(self, n: int, generator: torch.Generator | None = None) -> EnvironmentState:
         """Begin n episodes.
@@ -133,6 +152,8 @@ class Environment:
             n: How many environments.
             generator: Where the random numbers come from; it must be on the device of the environment.
         """
+        if not isinstance(n, int) or n < 1:
+            raise InputError(f"reset: n must be a whole number of at least 1, got {n!r}")
         state = self._begin(n, generator)
         if max(self.task.observation_delay) > 0:
             repeated = self.task.observe(state)[:, None].repeat(1, max(self.task.observation_delay) + 1, 1)
@@ -147,20 +168,21 @@ class Environment:
             action: (n, nu), in [-1, 1]; what is outside counts as the nearer bound. An environment whose action is not
                 finite ends its episode with reward 0.
         """
-        if action.shape != (len(state), self.action_size):
-            raise InputError(
-                f"task {self.task.name!r}: actions must have the shape ({len(state)}, {self.action_size}), "
-                f"got {tuple(action.shape)}"
-            )
+        check_tensor(f"{self._named}actions", action, self.dtype, len(state), self.action_size)
         finite = action.isfinite().all(-1)
         action = torch.where(finite[:, None], action, 0.0).clamp(-1.0, 1.0)
         actions = torch.cat([action[:, None], state.actions[:, :-1]], 1)
         simulation = self._simulate(state, self._delayed(actions, state.hidden.get("action_delay")))
         after = state.replace(simulation=simulation, steps=state.steps + 1, actions=actions)
-        after = after.replace(memory=dict(self.task.remember(state, after)))
+        memory = dict(self.task.remember(state, after))
+        if memory.keys() != state.memory.keys():
+            names, kept = (", ".join(each) or "nothing" for each in (state.memory, memory))
+            raise InputError(f"{self._named}remember must return what the start has: {names}; got {kept}")
+        after = after.replace(memory=memory)
         reward = self.task.reward(state, action, after)
         failed = self.task.terminated(after)
-        self._check(state, reward, failed)
+        check_tensor(f"{self._named}reward", reward, self.dtype, len(state))
+        check_tensor(f"{self._named}terminated", failed, torch.bool, len(state))
         frozen = (simulation.status != 0) | ~finite
         if OBSERVATIONS in state.hidden:
             latest = torch.cat([self.task.observe(after)[:, None], state.hidden[OBSERVATIONS][:, :-1]], 1)
@@ -193,6 +215,12 @@ class Environment:
     def _begin(self, n: int, generator: torch.Generator | None) -> EnvironmentState:
         task, random = self.task, Random(generator, self.device, self.dtype)
         start = Start(*task.start(n, random))
+        for name, size in {"q": task.simulator.model.nq, "v": task.simulator.model.nv}.items():
+            check_tensor(f"{self._named}{name} of start", getattr(start, name), None, n, size)
+        for name, value in start.memory.items():
+            if not isinstance(value, torch.Tensor) or value.shape[:1] != (n,):
+                got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+                raise InputError(f"{self._named}{name} of start must be a tensor ({n}, ...); got {got}")
         q, v = (x.to(self.device, self.dtype) for x in (start.q, start.v))
         hidden = {}
         for name, (low, high) in {
@@ -237,19 +265,25 @@ class Environment:
             return latest[:, 0]
         return latest.gather(1, delay[:, None, None].expand(-1, 1, latest.shape[-1]))[:, 0]
 
-    def _check(self, state: EnvironmentState, reward: Any, failed: Any) -> None:
-        for what, value, dtype in (("reward", reward, self.dtype), ("terminated", failed, torch.bool)):
-            if not isinstance(value, torch.Tensor) or value.shape != (len(state),) or value.dtype != dtype:
-                tensor = isinstance(value, torch.Tensor)
-                got = f"{value.dtype}, {tuple(value.shape)}" if tensor else type(value).__name__
-                raise InputError(f"task {self.task.name!r}: {what} must be {dtype}, ({len(state)},); got {got}")
+
+def check_tensor(what: str, value: Any, dtype: torch.dtype | None, *shape: int | str) -> None:
+    """Raise where a value is not a tensor of a dtype and a shape, in which the name of a size stands for any."""
+    tensor = isinstance(value, torch.Tensor)
+    fits = tensor and value.dim() == len(shape) and dtype in (None, value.dtype)
+    if not fits or any(x != size for x, size in zip(value.shape, shape, strict=True) if isinstance(size, int)):
+        got = f"{value.dtype}, {tuple(value.shape)}" if tensor else type(value).__name__
+        sizes = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
+        raise InputError(f"{what} must be {dtype or 'a tensor'}, ({sizes}); got {got}")
 
 
 def _per_actuator(task: Task, name: str, default: Sequence[float]) -> list[float]:
     count, value = len(default), getattr(task, name)
     if value is None:
         value = default
-    numbers = [float(value)] * count if isinstance(value, (int, float)) else [float(x) for x in value]
+    try:
+        numbers = [float(value)] * count if isinstance(value, (int, float)) else [float(x) for x in value]
+    except (TypeError, ValueError):
+        numbers = []
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
         unbounded = [a.name for a in task.simulator.model.actuators if not all(map(math.isfinite, a.control_range))]
         raise InputError(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from adjoin.errors import InputError
 from adjoin.rl import distributed
 from adjoin.rl.environment import Environment
 from adjoin.rl.vector import Transition, Vector
@@ -24,16 +25,25 @@ class Episodes:
         self.running, self.steps = torch.full((2, n), torch.nan, dtype=torch.float64, device=device)
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)  # returns, lengths, episodes
         self.recent = torch.zeros(0, 3, dtype=torch.float64)
+        self.finite = torch.ones(2, n, dtype=torch.bool, device=device)  # rewards and observations so far
 
     @torch.no_grad()
-    def add(self, reward: torch.Tensor, done: torch.Tensor) -> None:
+    def add(self, step: Transition) -> None:
         """Take a step into account."""
-        self.running += reward
+        seen, done = step.observation + step.final_observation, step.done
+        self.finite &= torch.stack([step.reward.isfinite(), seen.isfinite().all(-1)])
+        self.running += step.reward
         self.steps += 1.0
         ended = done & ~self.running.isnan()
         self.sums += torch.stack([torch.where(ended, x, 0.0).sum() for x in (self.running, self.steps, ended.double())])
         self.running.masked_fill_(done, 0.0)
         self.steps.masked_fill_(done, 0.0)
+
+    def check(self, task: str) -> None:
+        """Raise where a reward or an observation was not finite."""
+        for what, finite in zip(("reward", "observation"), self.finite.cpu(), strict=True):
+            if not finite.all():
+                raise InputError(f"task {task!r}: the {what} of environment {int(finite.int().argmin())} is not finite")
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return everything that it remembers, by name."""

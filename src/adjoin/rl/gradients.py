@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from adjoin.errors import InputError
 from adjoin.rl.environment import Environment, EnvironmentState
 
 
@@ -38,6 +39,8 @@ def clip_between_steps(state: EnvironmentState, limit: float | None) -> Environm
     """
     if limit is None:
         return state
+    if not limit > 0.0:
+        raise InputError(f"clip_between_steps: the limit must be positive, got {limit!r}")
     q, v = _Clip.apply(limit, state.q, state.v)  # type: ignore[misc]
     return state.replace(simulation=replace(state.simulation, q=q, v=v))
 
@@ -85,6 +88,8 @@ def diagnose(
         policy: From observations (n, size) to actions (n, nu); its gradient counts too.
         steps: How many steps.
     """
+    if not isinstance(steps, int) or steps < 1:
+        raise InputError(f"diagnose: steps must be a whole number of at least 1, got {steps!r}")
     with torch.enable_grad():
         state = state.detach()
         tracked, total, ended = [], torch.zeros((), device=environment.device), []
@@ -104,7 +109,18 @@ def diagnose(
     return Adjoints(torch.stack(norms), torch.stack(ended))
 
 
-def action_jacobian(environment: Environment, state: EnvironmentState, action: torch.Tensor) -> torch.Tensor:
+def check_gradient(environment: Environment, reward: torch.Tensor, learner: str) -> None:
+    """Raise where a reward does not depend on actions, for a learner that needs its gradient."""
+    if not reward.requires_grad:
+        raise InputError(
+            f"task {environment.task.name!r}: the reward does not depend on the action by differentiable operations, "
+            f"which {learner} needs; compute it from the state by torch, without detach or no_grad"
+        )
+
+
+def action_jacobian(
+    environment: Environment, state: EnvironmentState, action: torch.Tensor, learner: str = "action_jacobian"
+) -> torch.Tensor:
     """Return the derivative of the observation after a step, then of its reward, to the action, (n, size + 1, nu).
 
     All rows come from one step and one gradient, in a batch that is as many times larger.
@@ -114,6 +130,7 @@ def action_jacobian(environment: Environment, state: EnvironmentState, action: t
         wide = state.detach().map(lambda x: x.repeat_interleave(rows, 0))
         repeated = action.detach().repeat_interleave(rows, 0).requires_grad_()
         step = environment.step(wide, repeated)
+        check_gradient(environment, step.reward, learner)
         outputs = torch.cat([environment.observe(step.state), step.reward[:, None]], -1)
         index = torch.arange(rows, device=action.device).repeat(n)
         chosen = outputs.gather(1, index[:, None]).sum()

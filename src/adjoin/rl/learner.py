@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch.utils import _pytree
 from adjoin.errors import InputError, unknown_name
 from adjoin.rl.environment import Environment
 from adjoin.rl.episodes import Episodes
+from adjoin.rl.ranges import Count, Whole, check_attributes
 from adjoin.rl.vector import Vector
 
 SEEDS = 1_000_003  # apart: the seeds of two processes
@@ -26,14 +27,12 @@ class Options:
         seed: Where all random numbers come from.
     """
 
-    iterations: int = 500
-    environments: int = 64
-    seed: int = 0
+    iterations: Count = 500
+    environments: Count = 64
+    seed: Whole = 0
 
     def __post_init__(self):
-        for name in ("iterations", "environments"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {getattr(self, name)!r}")
+        check_attributes("", self, {each.name: each.type for each in fields(self)})
 
 
 class Learner(ABC):
@@ -57,6 +56,8 @@ class Learner(ABC):
     Options: ClassVar[type[Any]] = Options
 
     def __init__(self, environment: Environment, options: Any, rank: int = 0):
+        if not isinstance(options, self.Options):
+            raise InputError(f"{self.name}: options must be {self.Options.__name__}, got a {type(options).__name__}")
         self.environment, self.options, self.iteration = environment, options, 0
         self.generator = torch.Generator(environment.device).manual_seed(options.seed + SEEDS * rank)
         self.vector = Vector(environment, options.environments, self.generator)
@@ -105,7 +106,11 @@ class Learner(ABC):
         """Do one iteration, and return numbers about it."""
         numbers = self.improve()
         self.iteration += 1
-        values = torch.stack([x.detach().double() for x in numbers.values()]).tolist() if numbers else []
+        *values, finite = torch.stack(
+            [x.detach().double() for x in (*numbers.values(), self.episodes.finite.all())]
+        ).tolist()
+        if not finite:
+            self.episodes.check(self.environment.task.name)
         return {**self.episodes.summary(), **dict(zip(numbers, values, strict=True))}
 
     # Checkpoints

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated, Any
 
 import torch
 
@@ -11,6 +12,7 @@ from adjoin.errors import InputError, unknown_name
 from adjoin.learn.parameters import ranges_of
 from adjoin.model import parameters
 from adjoin.model.model import Model
+from adjoin.rl.ranges import NotNegative, Number, Positive, Range, check_attributes
 from adjoin.simulation.simulator import Simulator
 
 MASS, GAINS, TERRAIN = "mass", "gains", "terrain"
@@ -59,8 +61,11 @@ class Random:
 class Uniform:
     """Numbers that are spread evenly between `low` and `high`."""
 
-    low: float
-    high: float
+    low: Number
+    high: Number
+
+    def __post_init__(self):
+        _check(self)
 
     def sample(self, random: Random, *shape: int) -> torch.Tensor:
         """Draw a tensor."""
@@ -71,8 +76,11 @@ class Uniform:
 class LogUniform:
     """Numbers between `low` and `high`, both positive, whose logarithms are spread evenly."""
 
-    low: float
-    high: float
+    low: Positive
+    high: Positive
+
+    def __post_init__(self):
+        _check(self)
 
     def sample(self, random: Random, *shape: int) -> torch.Tensor:
         """Draw a tensor."""
@@ -83,15 +91,28 @@ class LogUniform:
 class Normal:
     """Numbers of a normal distribution."""
 
-    mean: float
-    deviation: float
+    mean: Number
+    deviation: NotNegative
+
+    def __post_init__(self):
+        _check(self)
 
     def sample(self, random: Random, *shape: int) -> torch.Tensor:
         """Draw a tensor."""
         return self.mean + self.deviation * random.normal(*shape)
 
 
-Distribution = Uniform | LogUniform | Normal
+def _check(distribution: Any) -> None:
+    what = type(distribution).__name__
+    check_attributes(f"{what}: ", distribution, type(distribution).__annotations__)
+    if not isinstance(distribution, Normal) and distribution.low > distribution.high:
+        raise InputError(f"{what}: low must be at most high, got {distribution.low!r} and {distribution.high!r}")
+
+
+Distribution = Annotated[
+    Uniform | LogUniform | Normal,
+    Range("a distribution such as Uniform(-0.1, 0.1)", lambda x: hasattr(x, "sample") and not isinstance(x, type)),
+]
 
 
 @dataclass(frozen=True)
@@ -119,6 +140,9 @@ class Randomize:
     def __post_init__(self):
         if sum(x is not None for x in (self.scale, self.add, self.sample)) != 1:
             raise InputError(f"Randomize({self.parameter!r}): pass one of scale, add and sample")
+        if self.parameter == GAINS and self.sample is not None:
+            raise InputError(f"Randomize({GAINS!r}): pass scale or add, or sample {' and '.join(TOGETHER[GAINS])}")
+        check_attributes(f"Randomize({self.parameter!r}): ", self, type(self).__annotations__)
 
 
 def draw_parameters(
@@ -131,7 +155,11 @@ def draw_parameters(
         names = TOGETHER.get(each.parameter, (each.parameter,))
         names = names[:1] if each.parameter == MASS and each.scale is None else names
         if each.sample is not None:
-            values[each.parameter] = each.sample(random, n).to(random.device, random.dtype)
+            value = each.sample(random, n)
+            if not isinstance(value, torch.Tensor):
+                got = type(value).__name__
+                raise InputError(f"Randomize({each.parameter!r}): sample must return a tensor, got a {got}")
+            values[each.parameter] = value.to(random.device, random.dtype)
             continue
         drawn = None
         for name in names:
@@ -146,6 +174,46 @@ def draw_parameters(
             change = drawn.reshape(n, *([count] if base.dim() > 1 else []), *[1] * max(0, base.dim() - 2))
             values[name] = torch.where(mask, base * change if each.scale else base + change, base)
     return values
+
+
+@dataclass(frozen=True)
+class _Extreme(Random):
+    """Draws the least numbers in the place of random ones, or the greatest; of a normal distribution, what one draw in
+    30,000 exceeds."""
+
+    greatest: bool = False
+
+    def uniform(self, low: float, high: float, *shape: int) -> torch.Tensor:
+        return torch.full(shape, high if self.greatest else low, device=self.device, dtype=self.dtype)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        return self.uniform(-4.0, 4.0, *shape)
+
+
+def check_randomized(
+    task: str, simulator: Simulator, randomized: Sequence[Randomize], dtype: torch.dtype, device: torch.device
+) -> None:
+    """Raise where a parameter can get a value that nothing physical has, such as a negative mass."""
+    own = _own(simulator.model, dtype, device) if randomized else {}
+    for greatest in (False, True):
+        extreme = _Extreme(torch.Generator(device).manual_seed(0), device, dtype, greatest)
+        for name, value in draw_parameters(simulator, randomized, extreme, 1).items():
+            usual, what = _default(simulator, own, name, extreme), f"task {task!r}: Randomize({name!r}): "
+            if value.shape != (1, *usual.shape):
+                raise InputError(f"{what}sample must return {('n', *usual.shape)}; with n = 1 got {tuple(value.shape)}")
+            wrong = _unphysical(name, value[0]) & ~_unphysical(name, usual)
+            if wrong.any():
+                parameter = parameters.find(name)
+                right = parameter.range if parameter and parameter.range != "any" else "finite"
+                raise InputError(f"{what}a value can be {value[0][wrong][0].tolist()}; it must be {right}")
+
+
+def _unphysical(name: str, value: torch.Tensor) -> torch.Tensor:
+    """Return which numbers of a parameter nothing physical has, or which rows of it."""
+    parameter = parameters.find(name)
+    parts = value.unbind(-1) if parameter and parameter.tail else [value]
+    kind = parameter.range if parameter else "any"
+    return torch.stack([*(~x.isfinite() for x in parts), *parameters.unphysical(kind, parts)]).any(0)
 
 
 @lru_cache(maxsize=64)

@@ -1,13 +1,15 @@
 """What a task says: a simulator, how an episode begins, what is observed and rewarded, and when it ends."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, TypeVar
 
 import torch
 
 from adjoin.errors import InputError, unknown_name
 from adjoin.rl.random import Distribution, Random, Randomize
+from adjoin.rl.ranges import Count, Delay, Positive, Range
 from adjoin.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -40,8 +42,17 @@ class Push(NamedTuple):
 
     frame: str
     force: Distribution
-    every: float = 5.0
-    duration: float = 0.1
+    every: Positive = 5.0
+    duration: Positive = 0.1
+
+
+Randomized = Annotated[
+    Sequence[Randomize],
+    Range(
+        "a sequence of Randomize",
+        lambda x: isinstance(x, Sequence) and all(isinstance(each, Randomize) for each in x),
+    ),
+]
 
 
 class Task(ABC):
@@ -67,14 +78,14 @@ class Task(ABC):
 
     name: ClassVar[str]
     simulator: Simulator
-    decimation: int = 1
-    episode_steps: int = 1000
+    decimation: Count = 1
+    episode_steps: Count = 1000
     action_scale: float | Sequence[float] | None = None
     action_offset: float | Sequence[float] | None = None
-    randomized: Sequence[Randomize] = ()
+    randomized: Randomized = ()
     observation_noise: Distribution | None = None
-    action_delay: tuple[int, int] = (0, 0)
-    observation_delay: tuple[int, int] = (0, 0)
+    action_delay: Delay = (0, 0)
+    observation_delay: Delay = (0, 0)
     push: Push | None = None
 
     @property
@@ -122,9 +133,17 @@ def register_task(kind: type[T]) -> type[T]:
 def make_task(name: str | Task, **options: object) -> Task:
     """Return a task by its name, with options of its class; a task is returned as it is."""
     if isinstance(name, Task):
+        if options:
+            raise InputError(f"task {name.name!r} is made already; pass {', '.join(options)} to its class, or its name")
         return name
+    if isinstance(name, type):
+        raise InputError(f"a task must be an instance such as {name.__name__}(), got the class")
     import adjoin.rl.tasks  # noqa: F401 they register themselves
 
     if name not in TASKS:
         raise InputError(unknown_name("task", "tasks", name, sorted(TASKS)))
+    known = inspect.signature(TASKS[name]).parameters
+    for option in options:
+        if option not in known and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+            raise InputError(f"task {name!r}: {unknown_name('option', 'options', option, known)}")
     return TASKS[name](**options)

@@ -158,6 +158,8 @@ def _name(layer: int) -> str:
 def _layers(network: nn.Sequential) -> list[tuple[nn.Linear | nn.LayerNorm, Callable[[Scalar], Scalar]]]:
     """The layers with weights, each with its activation."""
     layers: list[tuple[nn.Linear | nn.LayerNorm, Callable[[Scalar], Scalar]]] = []
+    if not isinstance(network, nn.Sequential):
+        raise InputError(f"TracedPolicy: the network must be a torch.nn.Sequential, got a {type(network).__name__}")
     for place, module in enumerate(network):
         if isinstance(module, nn.Linear) or (isinstance(module, nn.LayerNorm) and len(module.normalized_shape) == 1):
             layers.append((module, ACTIVATIONS[nn.Identity]))

@@ -1,7 +1,7 @@
 """Training: one function, for a script, for the command line and for several processes under `torchrun`."""
 
+import gc
 import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -10,16 +10,18 @@ from typing import Any
 
 import torch
 
-from adjoin.errors import InputError, Location, unknown_name
+from adjoin.errors import InputError, Location, Option, unknown_name
 from adjoin.progress import Progress
 from adjoin.rl import distributed
 from adjoin.rl.checkpoint import load_checkpoint, save_checkpoint
 from adjoin.rl.environment import Environment
 from adjoin.rl.learner import Learner, learner_class
 from adjoin.rl.log import Log
+from adjoin.rl.memory import check_memory, is_out_of_memory, too_many
 from adjoin.rl.task import Task, make_task
 
 LAST, BEST = "last.safetensors", "best.safetensors"
+ENOUGH = 1024  # environments, from which on their memory is estimated before it is taken
 
 
 @dataclass(frozen=True)
@@ -80,41 +82,54 @@ def train(
     for name in options:
         if name not in known:
             raise InputError(f"{algorithm}: {unknown_name('option', 'options', name, known)}")
+    for name, value in {"resume": resume, "tensorboard": tensorboard}.items():
+        if value and not folder:
+            raise InputError(f"{name} needs a folder", options=[Option("folder", "FOLDER", "for its files")])
+    if not isinstance(checkpoint_every, int) or checkpoint_every < 1:
+        raise InputError(f"checkpoint_every must be a whole number of at least 1, got {checkpoint_every!r}")
     place = distributed.device_of(device)
     with distributed.joined(place):
         environment = Environment(make_task(task, **(task_options or {})), device=place, dtype=dtype)
         chosen = kind.Options(**options)
         where = Path(folder) if folder else None
+        task_name, count = environment.task.name, chosen.environments
+        each = _bytes_each(environment, kind, chosen) if count > ENOUGH else 0.0
+        check_memory(task_name, count, each, place, "environments")
         try:
-            learner = kind(environment, chosen, distributed.rank())
-            return _train(learner, where, resume, checkpoint_every, tensorboard, progress, until)
+            return _train(
+                kind(environment, chosen, distributed.rank()),
+                where,
+                resume,
+                checkpoint_every,
+                tensorboard,
+                progress,
+                until,
+            )
         except (RuntimeError, MemoryError) as error:
-            if "memory" not in str(error):
+            if not is_out_of_memory(error) or (not each and distributed.active()):
                 raise
-            fits = _environments_that_fit(environment, kind, chosen)
-            raise InputError(
-                f"{chosen.environments:,} environments of task {environment.task.name!r} do not fit into the memory of "
-                f"{place}; about {fits:,} do: pass environments={fits}"
-            ) from None
+        gc.collect()  # what filled the memory
+        if place.type == "cuda":
+            torch.cuda.empty_cache()
+        raise too_many(task_name, count, each or _bytes_each(environment, kind, chosen), place, "environments")
 
 
-def _environments_that_fit(environment: Environment, kind: type[Learner], options: Any, probe: int = 64) -> int:
-    """Estimate how many environments fit into memory: from the state and the activations of a few of them."""
-    learner = kind(environment, replace(options, environments=probe))
-    stored = [0]
+def _bytes_each(environment: Environment, kind: type[Learner], options: Any, probe: int = 64) -> float:
+    """Estimate how much memory an environment takes: from the state and the activations of a few of them."""
+    alone = {"graph": False} if hasattr(options, "graph") else {}
+    learner = kind(environment, replace(options, environments=probe, **alone))
+    stored: dict[int, int] = {}
 
     def counted(x: torch.Tensor) -> torch.Tensor:
-        stored[0] += x.numel() * x.element_size()
+        storage = x.untyped_storage()
+        stored[storage.data_ptr()] = max(storage.nbytes(), stored.get(storage.data_ptr(), 0))
         return x
 
+    for _ in distributed.in_turn():
+        learner.prepare()
     with torch.autograd.graph.saved_tensors_hooks(counted, lambda x: x):
         learner.iterate()
-    each = max(1.0, stored[0] / probe)
-    if environment.device.type == "cuda":
-        free = torch.cuda.mem_get_info(environment.device)[0]
-    else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, int(0.8 * free / each))
+    return 4.0 * environment.bytes + sum(stored.values()) / probe
 
 
 def _train(

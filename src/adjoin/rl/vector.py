@@ -8,7 +8,8 @@ from torch.utils import _pytree
 
 from adjoin.errors import InputError
 from adjoin.rl.capture import Captured
-from adjoin.rl.environment import Environment, EnvironmentState
+from adjoin.rl.environment import Environment, EnvironmentState, check_tensor
+from adjoin.rl.memory import check_memory
 
 
 class Transition(NamedTuple):
@@ -53,6 +54,7 @@ class Vector:
     def __init__(self, environment: Environment, n: int, generator: torch.Generator | None = None, graph: bool = False):
         if not isinstance(n, int) or n < 1:
             raise InputError(f"Vector: n must be a whole number of at least 1, got {n!r}")
+        check_memory(environment.task.name, n, 4 * environment.bytes, environment.device, "n")
         self.environment, self.n = environment, n
         self.generator = generator or torch.Generator(environment.device).manual_seed(0)
         self.state: EnvironmentState = environment.reset(n, self.generator)
@@ -61,6 +63,8 @@ class Vector:
 
     def reset(self, mask: torch.Tensor | None = None) -> torch.Tensor:
         """Begin all episodes anew, or those of a mask (n,), and return the observations, (n, size)."""
+        if mask is not None:
+            check_tensor("Vector: the mask of reset", mask, torch.bool, self.n)
         fresh = self.environment.reset(self.n, self.generator)
         self.state = fresh if mask is None else fresh.where(mask, self.state)
         return self.observe()

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from adjoin.errors import InputError, unknown_name
 from adjoin.extras import needed
 from adjoin.rl.adapters.boxes import boxes
 from adjoin.rl.environment import Environment
@@ -22,6 +23,9 @@ def gymnasium_vector(environment: Environment, num_envs: int = 1, autoreset: str
             "NextStep": the step after does, and its action does not count.
     """
     vector = needed("gymnasium", "gymnasium", "gymnasium_vector").vector
+    modes = [mode.value for mode in (vector.AutoresetMode.SAME_STEP, vector.AutoresetMode.NEXT_STEP)]
+    if autoreset not in modes:
+        raise InputError(unknown_name("autoreset", "modes", autoreset, modes))
 
     class AdjoinVectorEnv(vector.VectorEnv):
         def __init__(self):

@@ -6,6 +6,7 @@ import torch
 
 from adjoin.rl.learner import register_learner
 from adjoin.rl.learners.shac import SHAC, SHACOptions
+from adjoin.rl.ranges import Count, Positive
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class APGOptions(SHACOptions):
         step_clip: See `SHACOptions`; long horizons need it.
     """
 
-    horizon: int = 64
-    step_clip: float | None = 100.0
+    horizon: Count = 64
+    step_clip: Positive | None = 100.0
 
 
 @register_learner

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from adjoin.rl.learner import register_learner
 from adjoin.rl.learners.mbpo import MBPO, MBPOOptions
+from adjoin.rl.ranges import Switch, Whole
 
 
 @dataclass(frozen=True)
 class SampleEnhancementOptions(MBPOOptions):
     """Options of sample enhancement: nine more samples around each true one."""
 
-    extra_samples: int = 9
+    extra_samples: Whole = 9
 
 
 @register_learner
@@ -25,8 +26,8 @@ class SampleEnhancement(MBPO):
 class PolicyEnhancementOptions(MBPOOptions):
     """Options of policy enhancement."""
 
-    policy_enhancement: bool = True
-    model: bool = False
+    policy_enhancement: Switch = True
+    model: Switch = False
 
 
 @register_learner

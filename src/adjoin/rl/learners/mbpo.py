@@ -22,6 +22,7 @@ from adjoin.rl.learners.replay import Replay
 from adjoin.rl.learners.sapo import Pair, Temperature
 from adjoin.rl.networks import SquashedActor, perceptron
 from adjoin.rl.optimizer import adam, state_tensors
+from adjoin.rl.ranges import Count, Counts, NotNegative, Number, Share, Switch, Whole
 
 
 @dataclass(frozen=True)
@@ -56,31 +57,31 @@ class MBPOOptions(Options):
         graph: Whether collection, updates and the fit of the model are one CUDA graph each, on GPUs.
     """
 
-    iterations: int = 100
-    environments: int = 1
-    epoch_steps: int = 100
-    exploration_steps: int = 500
-    updates: int = 5
-    batch: int = 256
-    hidden: tuple[int, ...] = (256, 256)
-    rate: float = 3e-4
-    discount: float = 0.99
-    ends_at_time: bool = False
-    mixing: float = 5e-3
-    entropy: float = -1.0
-    model: bool = True
-    ensemble: int = 5
-    model_every: int = 250
-    model_updates: int = 200
-    model_steps: int = 1
-    model_rollouts: int = 4000
-    real_share: float = 0.05
-    capacity: int = 100_000
-    extra_samples: int = 0
-    extra_spread: float = 1e-2
-    one_row: bool = False
-    policy_enhancement: bool = False
-    graph: bool = True
+    iterations: Count = 100
+    environments: Count = 1
+    epoch_steps: Count = 100
+    exploration_steps: Whole = 500
+    updates: Count = 5
+    batch: Count = 256
+    hidden: Counts = (256, 256)
+    rate: NotNegative = 3e-4
+    discount: Share = 0.99
+    ends_at_time: Switch = False
+    mixing: Share = 5e-3
+    entropy: Number = -1.0
+    model: Switch = True
+    ensemble: Count = 5
+    model_every: Count = 250
+    model_updates: Count = 200
+    model_steps: Count = 1
+    model_rollouts: Count = 4000
+    real_share: Share = 0.05
+    capacity: Count = 100_000
+    extra_samples: Whole = 0
+    extra_spread: NotNegative = 1e-2
+    one_row: Switch = False
+    policy_enhancement: Switch = False
+    graph: Switch = True
 
 
 @register_learner
@@ -178,12 +179,12 @@ class MBPO(Learner):
             action, _ = self.actor.sample(observation, self.generator)
         jacobian = None
         if options.policy_enhancement or options.extra_samples:
-            jacobian = action_jacobian(environment, vector.state, action)
+            jacobian = action_jacobian(environment, vector.state, action, self.name)
         step = vector.step(action)
         ends = step.done if options.ends_at_time else step.terminated
         row = {"observation": observation, "action": action, "reward": step.reward, "next": step.final_observation}
         row["end"] = ends.to(observation)
-        self.episodes.add(step.reward, step.done)
+        self.episodes.add(step)
         if options.extra_samples and jacobian is not None:
             self.real.add(self._extra(row, jacobian))
         if options.policy_enhancement and jacobian is not None:

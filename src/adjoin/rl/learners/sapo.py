@@ -11,6 +11,7 @@ from adjoin.rl.learner import register_learner
 from adjoin.rl.learners.shac import SHAC, SHACOptions
 from adjoin.rl.networks import Moments, SquashedActor, perceptron
 from adjoin.rl.optimizer import adam
+from adjoin.rl.ranges import NotNegative, Number, Positive, Share
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class SAPOOptions(SHACOptions):
         entropy: The wanted entropy per number of an action.
     """
 
-    target_mixing: float = 0.0
-    temperature: float = 1.0
-    temperature_rate: float = 5e-3
-    entropy: float = -0.5
+    target_mixing: Share = 0.0
+    temperature: Positive = 1.0
+    temperature_rate: NotNegative = 5e-3
+    entropy: Number = -0.5
 
 
 class Pair(nn.Module):

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from adjoin.errors import AdjoinWarning, InputError
+from adjoin.errors import AdjoinWarning
 from adjoin.rl import distributed
 from adjoin.rl.capture import Captured
-from adjoin.rl.gradients import clip_between_steps, clip_gradients
+from adjoin.rl.gradients import check_gradient, clip_between_steps, clip_gradients
 from adjoin.rl.learner import Learner, Options, register_learner
 from adjoin.rl.networks import GaussianActor, Moments, perceptron
 from adjoin.rl.optimizer import adam, state_tensors
+from adjoin.rl.ranges import Betas, Count, Counts, NotNegative, Positive, Share, Switch
 
 EXPLODED = 1e8  # the norm of a gradient that is of no use
 
@@ -48,23 +49,23 @@ class SHACOptions(Options):
         graph: Whether an iteration is one CUDA graph, on GPUs.
     """
 
-    horizon: int = 32
-    first_horizon: int | None = None
-    discount: float = 0.99
-    trace: float = 0.95
-    actor: tuple[int, ...] = (128, 64, 32)
-    critic: tuple[int, ...] = (64, 64)
-    actor_rate: float = 2e-3
-    critic_rate: float = 2e-3
-    last_rate: float = 1e-5
-    betas: tuple[float, float] = (0.7, 0.95)
-    clip: float = 1.0
-    step_clip: float | None = None
-    critic_passes: int = 16
-    minibatches: int = 4
-    target_mixing: float = 0.2
-    normalize: bool = True
-    graph: bool = True
+    horizon: Count = 32
+    first_horizon: Count | None = None
+    discount: Share = 0.99
+    trace: Share = 0.95
+    actor: Counts = (128, 64, 32)
+    critic: Counts = (64, 64)
+    actor_rate: NotNegative = 2e-3
+    critic_rate: NotNegative = 2e-3
+    last_rate: NotNegative = 1e-5
+    betas: Betas = (0.7, 0.95)
+    clip: Positive = 1.0
+    step_clip: Positive | None = None
+    critic_passes: Count = 16
+    minibatches: Count = 4
+    target_mixing: Share = 0.2
+    normalize: Switch = True
+    graph: Switch = True
 
 
 @register_learner
@@ -129,8 +130,6 @@ class SHAC(Learner):
             for group in self.optimizers[name].param_groups:
                 group["lr"].fill_(options.last_rate + share * (rate - options.last_rate))
         loss, observations, targets = self._graph(self.horizon)()
-        if self.iteration == 0:
-            self._check(loss)
         parameters = list(self.actor.parameters())
         distributed.average_gradients(parameters)
         norm = clip_gradients(parameters, options.clip)
@@ -183,14 +182,13 @@ class SHAC(Learner):
                 finals.append(step.final_observation)
                 terminated.append(step.terminated)
                 ended.append(step.done)
-                self.episodes.add(step.reward.detach(), step.done)
+                self.episodes.add(step)
                 observation = step.observation
+            check_gradient(self.environment, step.reward, self.name)
             reward, done = torch.stack(rewards), torch.stack(ended)
             value = self._value(torch.stack(finals)).masked_fill(torch.stack(terminated), 0.0)
             loss = self._loss(reward, value, done)
-            self._reward_has_gradient = reward.requires_grad
-            if loss.requires_grad:
-                loss.backward()
+            loss.backward()
         self.vector.store(self._state)
         return loss.detach(), torch.stack(observations), self._targets(reward.detach(), value.detach(), done)
 
@@ -256,18 +254,9 @@ class SHAC(Learner):
                 self.optimizers["critic"].step()
         return loss.detach()
 
-    def _check(self, loss: torch.Tensor) -> None:
-        task = self.environment.task.name
-        if not self._reward_has_gradient:
-            raise InputError(
-                f"task {task!r}: the reward does not depend on the action by differentiable operations, which "
-                f"{self.name} needs; compute it from the state by torch, without detach or no_grad"
-            )
-        if not loss.isfinite():
-            raise InputError(f"task {task!r}: a reward is not finite in the first {self.horizon} steps")
-
     def _warn(self, norm: torch.Tensor) -> None:
         if not self._warned and self.iteration % 10 == 0 and not norm < EXPLODED:
+            self.episodes.check(self.environment.task.name)  # a gradient is not finite either where a reward is not
             self._warned = True
             warnings.warn(
                 AdjoinWarning(

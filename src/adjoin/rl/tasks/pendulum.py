@@ -54,6 +54,8 @@ class Pendulum(Task):
     episode_steps = 100
 
     def __init__(self, links: int = 1, integrator: Integrator | None = None, substeps: int = 1):
+        if not isinstance(substeps, int) or substeps < 1:
+            raise InputError(f"pendulum: substeps must be a whole number of at least 1, got {substeps!r}")
         self.links, self.decimation = links, substeps
         self.simulator = Simulator(
             chain(links), dt=1.0 / 60.0 / substeps, pairs=[], ground=False, limits=False, integrator=integrator

@@ -1,5 +1,6 @@
 """The physics of tasks with contact, in one place."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 
 from adjoin.constraints.compliant import Compliant
 from adjoin.constraints.newton import Newton
+from adjoin.errors import InputError, unknown_name
 from adjoin.model.model import Model
 from adjoin.simulation.simulator import Simulator
 
@@ -19,6 +21,10 @@ def contact_simulator(model: Model, dt: float, **options: Any) -> Simulator:
 
     Links of the robot do not touch each other, as in the tasks of DiffRL.
     """
+    known = inspect.signature(Simulator).parameters
+    for name in options:
+        if name not in known:
+            raise InputError(unknown_name("option", "options", name, known))
     chosen = {"contact": Newton(), "ground": True, "self_collision": False, **options}
     return Simulator(model, dt=dt, **chosen)
 

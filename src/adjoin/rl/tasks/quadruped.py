@@ -1,5 +1,6 @@
 """The Go2 follows velocity commands, on flat ground and on random terrain."""
 
+import math
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ import torch
 from adjoin.collision.terrain import Heightfield
 from adjoin.compiler.runtime.function import function
 from adjoin.constraints.pgs import PGS
+from adjoin.errors import InputError
 from adjoin.rl.environment import EnvironmentState
 from adjoin.rl.random import Normal, Random, Randomize, Uniform, constant
 from adjoin.rl.task import Push, Start, Task, register_task
@@ -39,6 +41,8 @@ class Go2(Task):
     spacing, nodes = 0.2, 96  # m, and along each side of the terrain
 
     def __init__(self, roughness: float = 0.0, randomize: bool = True):
+        if not isinstance(roughness, (int, float)) or not 0.0 <= roughness < math.inf:
+            raise InputError(f"go2: roughness must be a number of at least 0, got {roughness!r}")
         model = load("go2").with_servos(kp=30.0, kd=0.8)
         self._home = model.keyframe("home")
         self.action_offset = self._home.q[7:]
