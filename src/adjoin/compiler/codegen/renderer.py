@@ -5,9 +5,10 @@ in how they reach memory (`Memory`, `Storage`); everything between is the same w
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from adjoin.compiler.codegen.analysis import FusedSum, fused_sums, overwritten
 from adjoin.compiler.codegen.layout import Layout
@@ -15,13 +16,14 @@ from adjoin.compiler.codegen.loops import Loops
 from adjoin.compiler.codegen.lowering import Lowering, Together, Values
 from adjoin.compiler.codegen.memory import Memory
 from adjoin.compiler.codegen.outline import BEGIN, END, outline
-from adjoin.compiler.codegen.spill import Spills, find_spills
+from adjoin.compiler.codegen.spill import Given, Spills, find_spills
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import INDICES
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import Schedule, make_schedule
+from adjoin.compiler.ir.scratch import ELEMENT
 
 Due = dict[int, list[tuple[int, int, int]]]
 """Position in the schedule -> the chunks of outputs that are complete there: output, first column, count."""
@@ -179,15 +181,14 @@ class Renderer:
         """
         if after is not None and after[0] in values:
             after[1]()
-        sums = fused_sums(schedule)
+        sums, complete, given = self.facts(schedule, values)
         skipped = {fused.product for fused in sums.values()}
         together: Together = {}
-        complete = overwritten(schedule)
         columns: dict[int, set[int]] = {}
         for node in schedule.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
-        spills = self.find_spills(schedule, sums, due)
+        spills = self.find_spills(schedule, sums, due, given=given)
         slots: dict[Expr, int] = {}
         block = self.limits.block
         for position, node in enumerate(schedule.order):
@@ -198,13 +199,17 @@ class Renderer:
             for spilled in spills.returns.get(position, ()):
                 if spilled in slots:
                     values[spilled] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[spilled])}")
+                elif spilled in given:
+                    values[spilled] = self.lowering.others.receive(given[spilled].slot)
                 elif spilled.op == "input":
                     values.update(self.read_row(spilled, {spilled.data[1]}))
                 elif spilled in sums:
                     values[spilled] = self.fused_sum(sums[spilled], values)
                 else:
                     values[spilled] = self.lowering.lower(spilled, values, together)
-            if node in values or node in skipped or node.op in VALUED_ELSEWHERE:
+            if node.op == "scratch":
+                self.new_array(node, values, node in complete)
+            elif node in skipped or node.op in VALUED_ELSEWHERE or (node in values and node.kind not in ELEMENT):
                 pass
             elif node.op == "accumulate":
                 values[node] = self.lowering.accumulate(node, values, sums.get(node))
@@ -213,12 +218,6 @@ class Renderer:
             elif node.op == "input":
                 for other, operand in self.read_row(node, columns[node.data[0]]).items():
                     values.setdefault(other, operand)
-            elif node.op == "scratch":
-                kind = "i32" if node.kind == INDICES else None
-                values[node] = self.storage.array(node.width, kind)
-                if node not in complete:
-                    used = None if node.used is None else (values[node.args[0]], node.used[1])
-                    self.storage.clear(values[node], node.width, kind, used)
             elif node.op == "scan":
                 late = {value: slots[value] for value in spills.late.get(position, ())}
                 self.loops.scan(node, schedule.scans[node], values, late)
@@ -236,6 +235,19 @@ class Renderer:
                 chunk = [values[node] for node in nodes[start : start + count]]
                 self.memory.store(len(self.program.inputs) + output, spec, start, chunk, None)
 
+    def facts(self, schedule: Schedule, values: Values) -> tuple[dict[Expr, FusedSum], set[Expr], Mapping[Expr, Given]]:
+        """Return sums with products, arrays that need not be cleared, and numbers that others give."""
+        return fused_sums(schedule), overwritten(schedule), {}
+
+    def new_array(self, node: Expr, values: Values, complete: bool) -> None:
+        """Give an array memory, unless it has some, and clear it, unless every element is written before it is read."""
+        kind = "i32" if node.kind == INDICES else None
+        if node not in values:
+            values[node] = self.storage.array(node.width, kind)
+        if not complete:
+            used = None if node.used is None else (values[node.args[0]], node.used[1])
+            self.storage.clear(values[node], node.width, kind, used)
+
     def read_row(self, node: Expr, columns: set[int]) -> Values:
         """Read an input, and those of the given columns of the same tensor that come along."""
         tensor, column = node.data
@@ -251,7 +263,12 @@ class Renderer:
         return self.w.fma(a, b, self.w.neg(c) if fused.negate_other else c)
 
     def find_spills(
-        self, schedule: Schedule, sums: dict[Expr, FusedSum], due: Due, registers: int | None = None
+        self,
+        schedule: Schedule,
+        sums: dict[Expr, FusedSum],
+        due: Due,
+        registers: int | None = None,
+        given: Mapping[Expr, Given] = MappingProxyType({}),
     ) -> Spills:
         """Decide which values wait in memory."""
         registers = self.limits.registers if registers is None else registers
@@ -261,7 +278,7 @@ class Renderer:
         operands: list[list[Expr]] = []
         late: set[int] = set()
         for position, node in enumerate(schedule.order):
-            if node in skipped or node.op == "get":
+            if node in skipped or node.op in ("get", "receive"):
                 reads = []
             elif node in sums:
                 reads = [*sums[node].product.args]
@@ -278,7 +295,9 @@ class Renderer:
                 reads += [value for value in self.program.targets[output][start : start + count] if value is not node]
             operands.append(reads)
 
-        def can_reload(node: Expr) -> bool:
+        def can_reload(node: Expr, position: int) -> bool:
+            if node in given:
+                return position < given[node].end
             return node.op == "input" and self.memory.can_reload(node.data[0])
 
-        return find_spills(schedule.order, operands, registers, can_reload, late, self.limits.repeats)
+        return find_spills(schedule.order, operands, registers, can_reload, late, self.limits.repeats, given)

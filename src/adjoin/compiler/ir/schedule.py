@@ -23,6 +23,8 @@ class ScanSchedule:
         streams: positions of the input streams that it reads.
         outputs: positions of the output streams that somebody reads.
         schedule: of the body; its targets are the live results, then the live outputs' values.
+        together: whether several workers run it together, as often as any of their environments needs.
+        stride: the first step that is taken, and how far it is to the next.
     """
 
     body: LoopBody
@@ -31,6 +33,8 @@ class ScanSchedule:
     streams: list[int]
     outputs: list[int]
     schedule: "Schedule"
+    together: bool = False
+    stride: tuple[int, int] = (0, 1)
 
     @property
     def where(self) -> int | None:
