@@ -17,6 +17,8 @@ from adjoin.compiler.codegen.team.fission import split_loops
 from adjoin.compiler.codegen.team.placement import choose_homes, divide
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime.cuda import staging
+from adjoin.compiler.runtime.cuda.kernel import CudaKernel
+from adjoin.errors import InputError
 from adjoin.trace import (
     cos,
     exp,
@@ -232,3 +234,17 @@ def test_values_that_find_no_room_in_shared_memory_pass_through_the_workspace(mo
     elsewhere = check(program, [x], 3)
     assert elsewhere.rendered.shared < shared.rendered.shared
     assert elsewhere.rendered.workspace[""] > shared.rendered.workspace[""]
+
+
+def test_how_many_warps_is_said_by_a_variable(monkeypatch):
+    inputs = [TensorSpec("x", (3,), groups=turns(3))]
+    program = trace("sums", limbs_and_their_sum, inputs)[0]
+    cuda = CudaKernel(program, 32, torch.device("cuda", 0))
+    assert cuda.warps(64) == 1
+    monkeypatch.setenv("ADJOIN_WARPS", "4")
+    assert (cuda.warps(64), cuda.warps(1 << 20)) == (4, 1)
+    assert CudaKernel(trace("sums", limbs_and_their_sum, [TensorSpec("x", (3,))])[0], 32, cuda.device).warps(64) == 1
+    for wrong in ("0", "17", "many"):
+        monkeypatch.setenv("ADJOIN_WARPS", wrong)
+        with pytest.raises(InputError, match="ADJOIN_WARPS must be a number of warps from 1 to 16"):
+            cuda.warps(64)

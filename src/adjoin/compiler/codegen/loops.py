@@ -93,7 +93,8 @@ class Loops:
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
         w.label(label)
-        w.line(f"  %{label}.i = phi i64 [ {scan.stride[0]}, %{before} ], [ %{label}.n, %LATCH ]")
+        start = self.lowering.others.worker if scan.workers > 1 else "0"
+        w.line(f"  %{label}.i = phi i64 [ {start}, %{before} ], [ %{label}.n, %LATCH ]")
         inside: Values = {}
         phis = []
         for i, value in zip(scan.carry, initial, strict=True):
@@ -113,7 +114,7 @@ class Loops:
             step = w.emit(f"sub i64 {w.emit(f'sub i64 {count}, 1')}, {step}")
         last = {i: inside[body.carry[i]] for i in scan.carry}  # the body may load one again, under a new name
         self.iteration(node, scan, step, inside, values, {}, f"%{label}.e")
-        w.line(f"  %{label}.n = add i64 %{label}.i, {scan.stride[1]}")
+        w.line(f"  %{label}.n = add i64 %{label}.i, {scan.workers}")
         w.line(f"  br label %{label}")
         latch = w.block
         for line, i, name, first in phis:

@@ -51,7 +51,13 @@ class Memory(Protocol):
 
 
 class Exchange(Protocol):
-    """Writes the code by which the workers of a team give each other values."""
+    """Writes the code by which the workers of a team give each other values.
+
+    Attributes:
+        worker: the number of the worker, an operand (i64).
+    """
+
+    worker: str
 
     def send(self, slot: int, value: str, kind: str) -> None:
         """Put a value where other workers find it."""

@@ -78,7 +78,10 @@ class Renderer:
     Attributes:
         limits: as long as a part is written, that part's.
         schedule: of the program.
+        parts_apart: whether parts are in modules of their own.
     """
+
+    parts_apart = True
 
     def __init__(
         self, program: Program, writer: Writer, memory: Memory, storage: Storage, limits: Limits | None = None
@@ -117,12 +120,16 @@ class Renderer:
         storage.finish()
         declarations = [*sorted(self.w.declarations), *self.lowering.globals.values(), globals_]
         body, parts = "\n".join(["entry:", *storage.prologue, *self.w.lines]), dict[str, str]()
-        if self.limits.part is not None:
+        if BEGIN in self.w.lines:
             arguments = {name: kind for kind, name in re.findall(r"(\w+)(?: noalias)? (%\w+)[,)]", head)}
-            attributes = tail.partition("\n")[0]
             functions = {f"@{line.partition('@')[2].partition('(')[0]}": line for line in self.w.declarations}
-            body, called, parts = outline(body, arguments, functions | self.lowering.globals, attributes)
-            declarations += called
+            body, called, outlined = outline(body, arguments, functions | self.lowering.globals)
+            if self.parts_apart:
+                declarations += called
+                attributes = tail.partition("\n")[0]
+                parts = {name: "\n".join([*part.needs, part.text, attributes]) for name, part in outlined.items()}
+            else:
+                declarations += [part.text.replace("define", "define internal", 1) for part in outlined.values()]
         text = "\n".join([*declarations, head, body, "}", tail])
         return Rendered(text, storage.layout, storage.workspace, shared, parts)
 

@@ -24,7 +24,7 @@ class ScanSchedule:
         outputs: positions of the output streams that somebody reads.
         schedule: of the body; its targets are the live results, then the live outputs' values.
         together: whether several workers run it together, as often as any of their environments needs.
-        stride: the first step that is taken, and how far it is to the next.
+        workers: how many share its steps: each takes every so many-th one.
     """
 
     body: LoopBody
@@ -34,7 +34,7 @@ class ScanSchedule:
     outputs: list[int]
     schedule: "Schedule"
     together: bool = False
-    stride: tuple[int, int] = (0, 1)
+    workers: int = 1
 
     @property
     def where(self) -> int | None:

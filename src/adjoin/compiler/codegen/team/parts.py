@@ -129,29 +129,29 @@ class _Maker:
     def _allocate(self) -> None:
         """Give each value that is sent a slot, and each divided loop or branch a row of them."""
         division, last = self.division, self.division.phases
-        busy: list[list[tuple[int, int]]] = []  # of each slot, the phases in which it is in use
+        busy: list[int] = []  # of each slot, a bit for each phase in which it is in use
 
-        def is_free(slot: int, spans: list[tuple[int, int]]) -> bool:
-            return slot >= len(busy) or all(b < begin or end < a for a, b in busy[slot] for begin, end in spans)
+        def span(begin: int, end: int) -> int:
+            return (2 << end) - (1 << begin)
 
-        def take(size: int, spans: list[tuple[int, int]]) -> int:
-            first = 0
-            while not all(is_free(first + k, spans) for k in range(size)):
-                first += 1
-            busy.extend([] for _ in range(first + size - len(busy)))
+        def take(size: int, phases: int) -> int:
+            first, k = 0, 0
+            while k < size and first + k < len(busy):
+                first, k = (first + k + 1, 0) if busy[first + k] & phases else (first, k + 1)
+            busy.extend([0] * (first + size - len(busy)))
             for k in range(size):
-                busy[first + k] += spans
+                busy[first + k] |= phases
             return first
 
         self.slots: dict[Expr, int] = {}
         self.rows: dict[Expr, int] = {}
         for node, inner in self.inner.items():
-            self.rows[node] = take(inner.size, [(division.phase[node], division.phase[node])])
+            self.rows[node] = take(inner.size, span(division.phase[node], division.phase[node]))
         for value in sorted(self.uses, key=lambda value: (division.phase[value], self.place[value])):
             end = max(chain(*self.uses[value].values()))
             # What is read at the end of a step of a loop may be read while the next one begins.
-            again = [(0, 0)] if end == last and self.is_loop else []
-            self.slots[value] = take(1, [(division.phase[value], end), *again])
+            again = span(0, 0) if end == last and self.is_loop else 0
+            self.slots[value] = take(1, span(division.phase[value], end) | again)
         self.size = len(busy)
 
     def _find_users(self) -> dict[Expr, set[int]]:
@@ -274,7 +274,7 @@ class _Maker:
             return scan
         inner, demand = self.division.scans[node], self.division.scans[node].demands[worker]
         if inner.spread:
-            return replace(scan, stride=(worker, self.workers))
+            return replace(scan, workers=self.workers)
         body = scan.body
         arrays = [
             i

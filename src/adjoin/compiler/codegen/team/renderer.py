@@ -1,6 +1,6 @@
 """A worker's part of a program as LLVM IR."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from adjoin.compiler.codegen.analysis import FusedSum
 from adjoin.compiler.codegen.lowering import Values
@@ -8,12 +8,16 @@ from adjoin.compiler.codegen.memory import Exchange, Memory
 from adjoin.compiler.codegen.renderer import Due, Limits, Renderer
 from adjoin.compiler.codegen.spill import Given
 from adjoin.compiler.codegen.storage import Storage
+from adjoin.compiler.codegen.team.division import sum_of_work
 from adjoin.compiler.codegen.team.parts import Part
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import INDICES, STREAM
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import Schedule
+
+OUTLINED = 60
+"""Instructions of a step of a loop from which on its code is a function."""
 
 Row = tuple[int, int, int]
 """A piece of an output: which output, its first column, how many."""
@@ -35,6 +39,8 @@ class PartRenderer(Renderer):
         before: of another worker of the team.
     """
 
+    parts_apart = False
+
     def __init__(
         self,
         program: Program,
@@ -51,6 +57,7 @@ class PartRenderer(Renderer):
         super().__init__(program, writer, memory, storage, limits)
         self.schedule, self.rows, self.places = part, rows, places
         self.lowering.exchange = exchange
+        self.loops.parts = set(find_shared(part))
         if before is not None:
             self.lowering.globals = before.lowering.globals
 
@@ -82,6 +89,15 @@ class PartRenderer(Renderer):
             length = node.args[0].data.length
             return self.storage.common(node.width, length)
         return self.storage.common(node.width, 1)
+
+
+def find_shared(schedule: Schedule) -> Iterator[Expr]:
+    """The loops whose steps workers share: each of them has the same code, which is written once."""
+    for node, scan in schedule.scans.items():
+        if scan.workers > 1 and sum_of_work(scan.schedule) >= OUTLINED:
+            yield node
+        else:
+            yield from find_shared(scan.schedule)
 
 
 def rows_of(program: Program, memory: Memory) -> list[Row]:

@@ -128,6 +128,7 @@ def _team(
     parts, slots = make_parts(divide(program.schedule, affinity, homes, warps, pieces))
     chosen = memory.choose(inputs)
     memory.lend(slots, storage)
+    memory.worker = w.emit(f"zext i32 {warp} to i64")
     cases = " ".join(f"i32 {k}, label %worker.{k}" for k in range(1, warps))
     w.line(f"  switch i32 {warp}, label %worker.0 [ {cases} ]")
     places: dict[object, str] = {}

@@ -4,6 +4,7 @@ LLVM writes PTX; `assembler.py` makes machine code of it, which is what the cach
 """
 
 import ctypes
+import os
 import re
 import struct
 import threading
@@ -24,13 +25,14 @@ from adjoin.compiler.runtime.cuda.frame import render
 from adjoin.compiler.runtime.cuda.launcher import enqueue, pack_head
 from adjoin.compiler.runtime.cuda.staging import WARP
 from adjoin.compiler.runtime.llvm import machine, parse
-from adjoin.errors import CompileError
+from adjoin.errors import CompileError, InputError
 
 KNOWN = (70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120)  # virtual architectures to write PTX for
 SMALL_BATCH = 1 << 15  # environments up to which one warp a block spreads the batch best over the multiprocessors
 STATIC_SHARED = 48 << 10  # bytes of shared memory a block may have without being asked for
-TEAM = 1  # warps that work on the same environments, of a program and a batch that leave multiprocessors idle
-TEAM_BATCH = 1 << 13  # environments up to which they do
+TEAM = "ADJOIN_WARPS"  # the variable that says how many warps work on the same environments
+TEAM_BATCH = 1 << 13  # environments up to which they do, because fewer leave multiprocessors with next to nothing to do
+TEAM_MOST = 16
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -118,7 +120,7 @@ class CudaKernel:
 
     def warps(self, batch: int) -> int:
         """Return how many warps work on the same environments of a batch."""
-        return TEAM if batch <= TEAM_BATCH and any(spec.groups for spec in self.program.inputs) else 1
+        return team() if batch <= TEAM_BATCH and any(spec.groups for spec in self.program.inputs) else 1
 
     def launch(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
@@ -190,6 +192,14 @@ class CudaKernel:
             most = max(1, min(4, STATIC_SHARED // tile)) if tile else 4
             self._loaded[warps] = _Loaded(binary, module, function.value or 0, tile, most)
             return self._loaded[warps]
+
+
+def team() -> int:
+    """Return how many warps the user lets work on the same environments."""
+    asked = os.environ.get(TEAM, "1")
+    if not asked.isdecimal() or not 1 <= int(asked) <= TEAM_MOST:
+        raise InputError(f"{TEAM} must be a number of warps from 1 to {TEAM_MOST}, got {asked!r}")
+    return int(asked)
 
 
 def executable(program: Program, bits: int, device: torch.device) -> CudaKernel:
