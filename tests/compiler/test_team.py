@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 from random_programs import random_program
+from test_lists import compacted
 from test_random_programs import INTEGERS, STEPS, make_inputs
 from test_warp_emulator import CONTACT, launched, path_and_gradients
 from warp_emulator import SUPPORTED, EmulatedKernel, emulate
 
 import adjoin
 from adjoin.compiler.autodiff.derivatives import vjp
-from adjoin.compiler.codegen.team import placement
+from adjoin.compiler.codegen.team import fission, placement
 from adjoin.compiler.codegen.team.affinity import affinity_of
 from adjoin.compiler.codegen.team.fission import split_loops
 from adjoin.compiler.codegen.team.placement import choose_homes, divide
@@ -186,6 +187,22 @@ def test_steps_of_loops_are_shared():
     generator = torch.Generator().manual_seed(0)
     x, w = (torch.randn(70, n, generator=generator, dtype=torch.float64) for n in (2, 3))
     check(program, [x, w], 4)
+
+
+@pytest.mark.parametrize("steps", [3, 32])
+@pytest.mark.parametrize("gain", [100.0, -1e9])
+def test_loops_whose_steps_are_taken_a_few_at_a_time(steps, gain, monkeypatch):
+    monkeypatch.setattr(fission, "CHUNK", steps)
+    monkeypatch.setattr(fission, "LEAST", -1e9)
+    monkeypatch.setattr(placement, "GAIN", gain)
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(70, n, generator=generator, dtype=torch.float64) for n in (2, 3))
+    check(with_groups(trace("touching", touching, [TensorSpec("x", (2,)), TensorSpec("w", (3,))])[0]), [x, w], 4)
+    listed, _ = trace("compacted", compacted, [TensorSpec("x", (8,)), TensorSpec("w", (8,))])
+    x, w = torch.randn(2, 70, 8, generator=generator, dtype=torch.float64)
+    check(with_groups(listed), [x, w], 4)
+    gradient = vjp(listed, [True, True])[0]
+    check(with_groups(gradient), [x, w, *[torch.ones(70, s.size, dtype=x.dtype) for s in gradient.inputs[2:]]], 4)
 
 
 def pushes(x, w):

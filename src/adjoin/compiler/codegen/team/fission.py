@@ -5,7 +5,7 @@ the data says, what is appended to a list. Each value is computed as it was, fus
 have the same bits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -16,6 +16,7 @@ from adjoin.compiler.ir.control_flow import LoopBody, finals, output_stream
 from adjoin.compiler.ir.graph import Expr, Graph, as_number
 from adjoin.compiler.ir.kinds import BOOL, FLOAT, INT
 from adjoin.compiler.ir.op import OPS
+from adjoin.compiler.ir.ops import select
 from adjoin.compiler.ir.program import Computation, Program, input_nodes
 from adjoin.compiler.ir.rewrite import copy_node
 from adjoin.compiler.ir.schedule import ScanSchedule, Schedule
@@ -28,6 +29,9 @@ LEAST = 30
 
 PASSED = 3
 """Instructions that it takes to pass a number from the first loop to the second."""
+
+CHUNK = 32
+"""Steps of a loop that are taken by the first before the second takes them, so that little has to be kept."""
 
 
 @dataclass
@@ -192,12 +196,27 @@ class _Copier:
         mapping: nodes that are written already; it grows.
         graph: where to write.
         splits: whether loops are split at all.
+        body: of a loop or branch, that it writes.
     """
 
-    def __init__(self, schedule: Schedule, mapping: dict[Expr, Expr], graph: Graph, splits: bool = True):
+    def __init__(
+        self,
+        schedule: Schedule,
+        mapping: dict[Expr, Expr],
+        graph: Graph,
+        splits: bool = True,
+        body: LoopBody | None = None,
+    ):
         self.schedule, self.mapping, self.graph, self.splits = schedule, mapping, graph, splits
+        self.inside = body
         self.parts: dict[Expr, tuple[Cut, list[Expr]]] = {}
         self.results: dict[Expr, dict[int, Expr]] = {}
+
+    @property
+    def body(self) -> LoopBody:
+        """Return the body that it writes."""
+        assert self.inside is not None
+        return self.inside
 
     def copy(self, rows: Rows) -> list[list[Expr]]:
         """Write what some nodes need; return their copies. All that is needed of a graph is written by one call."""
@@ -239,63 +258,103 @@ class _Copier:
         found = find_cut(scan) if self.splits else None
         if found is None:
             return self.whole(node, scan)
-        return self.split(node, scan, *found)
+        initial = scan.arguments(node)[0]
+        first = {i: self.mapping[value] for i, value in zip(scan.carry, initial, strict=True)}
+        if isinstance(scan.body.length, int) and scan.body.length > CHUNK:
+            return self.in_chunks(node, scan, *found, first, scan.body.length)
+        return self.split(node, scan, *found, first)
 
-    def begin(self, node: Expr, scan: ScanSchedule, carry: Sequence[int], splits: bool) -> tuple[LoopBody, "_Copier"]:
-        """Begin a body that carries what is at some positions, and what writes into it."""
+    def begin(self, node: Expr, scan: ScanSchedule, first: Mapping[int, Expr], splits: bool) -> "_Copier":
+        """Begin a body that carries some values from the first on, by position, and what writes into it."""
         old, body = scan.body, LoopBody.begin(self.graph, scan.body.length, scan.body.reverse)
-        initial, captured, _, _ = scan.arguments(node)
         inside = {old.counter: body.counter}
-        for i, value in zip(scan.carry, initial, strict=True):
-            if i in carry:
-                inside[old.carry[i]] = body.add_carry(self.mapping[value])
-        for i, value in zip(scan.captures, captured, strict=True):
+        inside.update({old.carry[i]: body.add_carry(value) for i, value in first.items()})
+        for i, value in zip(scan.captures, scan.arguments(node)[1], strict=True):
             if value in self.mapping:
                 inside[old.captures[i]] = body.graph.lift(self.mapping[value])
         for i in scan.streams:
             inside.update(zip(old.elements[i], body.add_stream(len(old.elements[i])), strict=True))
-        return body, _Copier(scan.schedule, inside, body.graph, splits)
+        return _Copier(scan.schedule, inside, body.graph, splits, body)
 
-    def close(self, node: Expr, scan: ScanSchedule, body: LoopBody, carry: Sequence[int], inner: "_Copier") -> Expr:
-        """The finished scan."""
-        initial, _, streams, _ = scan.arguments(node)
-        body.copy_options(scan.body, inner.mapping)
-        first = [self.mapping[value] for i, value in zip(scan.carry, initial, strict=True) if i in carry]
-        return body.close(first, [self.mapping[stream] for stream in streams])
+    def close(
+        self, node: Expr, scan: ScanSchedule, inner: "_Copier", first: Mapping[int, Expr], more: Sequence[Expr] = ()
+    ) -> Expr:
+        """The finished scan, which may read more streams."""
+        if inner.body.count is None:  # unless it has one of its own, of a chunk
+            inner.body.copy_options(scan.body, inner.mapping)
+        streams = [self.mapping[stream] for stream in scan.arguments(node)[2]]
+        return inner.body.close([*first.values()], [*streams, *more])
 
     def whole(self, node: Expr, scan: ScanSchedule) -> dict[int, Expr]:
         """Write the live part of a loop or branch."""
-        old = scan.body
-        body, inner = self.begin(node, scan, scan.carry, self.splits and can_divide(scan))
-        first = [] if old.proceed is None else [old.proceed]
-        results = [old.results[i] for i in scan.carry]
-        first, body.results, *body.outputs = inner.copy([first, results, *[old.outputs[i] for i in scan.outputs]])
-        body.proceed = first[0] if first else None
-        again = self.close(node, scan, body, scan.carry, inner)
-        return _by_position(scan, again, scan.carry, scan.outputs)
+        old, initial = scan.body, scan.arguments(node)[0]
+        first = {i: self.mapping[value] for i, value in zip(scan.carry, initial, strict=True)}
+        inner = self.begin(node, scan, first, self.splits and can_divide(scan))
+        condition = [] if old.proceed is None else [old.proceed]
+        rows = [[old.results[i] for i in scan.carry], *[old.outputs[i] for i in scan.outputs]]
+        condition, inner.body.results, *inner.body.outputs = inner.copy([condition, *rows])
+        inner.body.proceed = condition[0] if condition else None
+        return _by_position(scan, self.close(node, scan, inner, first), scan.carry, scan.outputs)
 
-    def split(self, node: Expr, scan: ScanSchedule, cut: Cut, carried: set[int]) -> dict[int, Expr]:
-        """Write a loop as two."""
+    def split(
+        self,
+        node: Expr,
+        scan: ScanSchedule,
+        cut: Cut,
+        carried: set[int],
+        first: Mapping[int, Expr],
+        chunk: "tuple[Expr, Expr] | None" = None,
+    ) -> dict[int, Expr]:
+        """Write a loop as two, or some steps of it: those from one on, as many as there are left."""
         old = scan.body
-        kept, later = [i for i in scan.carry if i not in carried], [i for i in scan.carry if i in carried]
+
+        def begin(part: Mapping[int, Expr]) -> _Copier:
+            inner = self.begin(node, scan, part, False)
+            if chunk is not None:
+                begins, left = (inner.graph.lift(x) for x in chunk)
+                inner.body.length = CHUNK
+                inner.body.take(left)
+                inner.mapping[old.counter] = inner.body.counter + begins
+            return inner
+
+        before = {i: value for i, value in first.items() if i not in carried}
         outputs = [i for i in scan.outputs if cut.ordered.isdisjoint(old.outputs[i])]
-        body, inner = self.begin(node, scan, kept, False)
-        rows = [[old.results[i] for i in kept], *[old.outputs[i] for i in outputs]]
-        (body.results, *body.outputs), left = inner.leave(cut, rows)
-        body.outputs.append(left)
-        first = self.close(node, scan, body, kept, inner)
-        results = _by_position(scan, first, kept, outputs)
-        body, inner = self.begin(node, scan, later, False)
-        passed = body.add_stream(cut.size)
-        inner.take(cut, iter(passed))
+        inner = begin(before)
+        rows = [[old.results[i] for i in before], *[old.outputs[i] for i in outputs]]
+        (inner.body.results, *inner.body.outputs), left = inner.leave(cut, rows)
+        inner.body.outputs.append(left)
+        again = self.close(node, scan, inner, before)
+        results = _by_position(scan, again, before, outputs)
+        passed = output_stream(again, len(outputs))
+
+        after = {i: value for i, value in first.items() if i in carried}
         outputs = [i for i in scan.outputs if i not in outputs]
-        body.results, *body.outputs = inner.copy([[old.results[i] for i in later], *[old.outputs[i] for i in outputs]])
-        initial, _, streams, _ = scan.arguments(node)
-        body.copy_options(old, inner.mapping)
-        before = [self.mapping[value] for i, value in zip(scan.carry, initial, strict=True) if i in carried]
-        row = output_stream(first, len(first.data.outputs) - 1)
-        second = body.close(before, [*[self.mapping[stream] for stream in streams], row])
-        return results | _by_position(scan, second, later, outputs)
+        inner = begin(after)
+        inner.take(cut, iter(inner.body.add_stream(cut.size)))
+        rows = [[old.results[i] for i in after], *[old.outputs[i] for i in outputs]]
+        inner.body.results, *inner.body.outputs = inner.copy(rows)
+        again = self.close(node, scan, inner, after, [passed])
+        return results | _by_position(scan, again, after, outputs)
+
+    def in_chunks(
+        self, node: Expr, scan: ScanSchedule, cut: Cut, carried: set[int], first: Mapping[int, Expr], length: int
+    ) -> dict[int, Expr]:
+        """Write a long loop as one over chunks of steps, and each chunk as two loops."""
+        if scan.streams or scan.outputs:
+            return self.whole(node, scan)  # elements of streams are found by the number of a step
+        body = LoopBody.begin(self.graph, -(-length // CHUNK))
+        start = {i: body.add_carry(value) for i, value in first.items()}
+        captured = [value for value in scan.arguments(node)[1] if value in self.mapping]
+        inside = {value: body.graph.lift(self.mapping[value]) for value in captured}
+        done = body.counter * body.graph.integer(CHUNK)
+        count = body.graph.integer(length) if scan.count is None else inside[scan.arguments(node)[1][scan.count]]
+        left, none = count - done, body.graph.integer(0)
+        rest = left - body.graph.integer(CHUNK)
+        begins = select(rest > none, rest, none) if scan.body.reverse else done
+        chunk = _Copier(self.schedule, inside, body.graph, False)
+        results = chunk.split(node, scan, cut, carried, start, (begins, left))
+        body.results, body.proceed = [results[i] for i in scan.carry], left > none
+        return _by_position(scan, body.close([*first.values()], []), scan.carry, [])
 
     def leave(self, cut: Cut, rows: Rows = ()) -> tuple[list[list[Expr]], list[Expr]]:
         """Write what has no order; return the copies of some of it, and the numbers that it leaves for the rest."""
@@ -334,13 +393,15 @@ class _Copier:
 
     def rest_of_branch(self, node: Expr, scan: ScanSchedule, cut: Cut, numbers: list[Expr]) -> dict[int, Expr]:
         """Write the ordered part of a branch."""
-        body, inner = self.begin(node, scan, scan.carry, False)
-        inner.take(cut, iter([body.graph.lift(number) for number in numbers]))
-        (body.results,) = inner.copy([[scan.body.results[i] for i in scan.carry]])
-        return _by_position(scan, self.close(node, scan, body, scan.carry, inner), scan.carry, [])
+        initial = scan.arguments(node)[0]
+        first = {i: self.mapping[value] for i, value in zip(scan.carry, initial, strict=True)}
+        inner = self.begin(node, scan, first, False)
+        inner.take(cut, iter([inner.graph.lift(number) for number in numbers]))
+        (inner.body.results,) = inner.copy([[scan.body.results[i] for i in scan.carry]])
+        return _by_position(scan, self.close(node, scan, inner, first), scan.carry, [])
 
 
-def _by_position(scan: ScanSchedule, node: Expr, carry: Sequence[int], outputs: Sequence[int]) -> dict[int, Expr]:
+def _by_position(scan: ScanSchedule, node: Expr, carry: Iterable[int], outputs: Sequence[int]) -> dict[int, Expr]:
     """Some results of a scan, by where they were."""
     found = dict(zip(carry, finals(node), strict=True))
     count = len(scan.body.results)

@@ -1,5 +1,6 @@
 """Which elements of arrays the steps of a loop reach: steps that keep to elements of their own have no order."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,18 +12,31 @@ from adjoin.compiler.ir.scratch import ELEMENT, root
 
 @dataclass(frozen=True)
 class Place:
-    """An index: a factor times the step of the loop, plus something between two numbers."""
+    """An index: a factor times the step of the loop, plus something between two numbers, plus what never changes.
+
+    Attributes:
+        factor: of the step.
+        low: the least number.
+        high: the greatest.
+        fixed: factors of integers from around the loop, by their places in its graph.
+    """
 
     factor: int
     low: int
     high: int
+    fixed: frozenset[tuple[int, int]] = frozenset()
 
     def __add__(self, other: "Place") -> "Place":
-        return Place(self.factor + other.factor, self.low + other.low, self.high + other.high)
+        total = Counter(dict(self.fixed))
+        for index, factor in other.fixed:
+            total[index] += factor
+        fixed = frozenset((index, factor) for index, factor in total.items() if factor)
+        return Place(self.factor + other.factor, self.low + other.low, self.high + other.high, fixed)
 
     def __mul__(self, number: int) -> "Place":
         low, high = sorted((number * self.low, number * self.high))
-        return Place(number * self.factor, low, high)
+        fixed = frozenset((index, number * factor) for index, factor in self.fixed)
+        return Place(number * self.factor, low, high, fixed)
 
 
 Places = dict[Expr, Place | None]
@@ -47,7 +61,9 @@ def own_arrays(scan: ScanSchedule) -> set[int]:
     body = scan.body
     arrays = {body.carry[i]: i for i in scan.carry if body.carry[i].kind in ELEMENT}
     found: dict[Expr, list[Access]] = {}
-    _find_accesses(scan.schedule, {body.counter: Place(1, 0, 0)}, {array: array for array in arrays}, found)
+    known: Places = {body.counter: Place(1, 0, 0), **dict.fromkeys(body.carry)}
+    known.update({body.captures[i]: Place(0, 0, 0, frozenset({(body.captures[i].index, 1)})) for i in scan.captures})
+    _find_accesses(scan.schedule, known, {array: array for array in arrays}, found)
     return {i for array, i in arrays.items() if _own(found.get(array, []))}
 
 
@@ -64,9 +80,9 @@ def _own(accesses: list[Access]) -> bool:
     if all(op == "load" for op, _ in accesses):
         return True
     places = [place for _, place in accesses if place is not None]
-    factors = {place.factor for place in places}
+    alike = len({(place.factor, place.fixed) for place in places}) == 1
     inside = all(0 <= place.low <= place.high < place.factor for place in places)
-    return len(places) == len(accesses) and len(factors) == 1 and inside
+    return len(places) == len(accesses) and alike and inside
 
 
 def _find_accesses(
@@ -83,7 +99,8 @@ def _find_accesses(
             body: LoopBody = scan.body
             initial, captured, _, _ = scan.arguments(node)
             pairs = list(zip([body.captures[i] for i in scan.captures], captured, strict=True))
-            inside = {parameter: _place(value, known) for parameter, value in pairs}
+            inside: Places = {parameter: _place(value, known) for parameter, value in pairs}
+            inside.update(dict.fromkeys(body.carry))
             pairs += zip([body.carry[i] for i in scan.carry], initial, strict=True)
             own = {parameter: arrays[root(value)] for parameter, value in pairs if root(value) in arrays}
             last = body.length - 1 if isinstance(body.length, int) else None

@@ -174,6 +174,13 @@ class _Maker:
                 use(node.args[0], own)
             elif node.op == "scratch" and node not in self.complete:
                 use(node, own)
+        if self.division.spread and self.division.scan is not None:  # all of it is written for every worker
+            scan = self.division.scan
+            for parameter in [
+                *[scan.body.carry[i] for i in scan.carry],
+                *[scan.body.captures[i] for i in scan.captures],
+            ]:
+                use(parameter, range(self.workers))
         return users
 
     @cached_property
