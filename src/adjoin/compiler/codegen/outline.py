@@ -21,7 +21,7 @@ _NAME = re.compile(r"%[A-Za-z_][\w.]*")
 _DEFINITION = re.compile(r"^  (%[\w.]+) = (.*)$", re.MULTILINE)
 _LABEL = re.compile(r"^([A-Za-z_][\w.]*):$", re.MULTILINE)
 _SYMBOL = re.compile(r"@[\w.]+")
-_POINTER = r"ptr(?: addrspace\(\d\))?"
+_POINTER = r"ptr(?: \w+\(\d\))?"  # into memory of some kind
 _TYPE = re.compile(rf"<\d+ x [^>]+>|\[\d+ x [^\]]+\]|{_POINTER}|double|float|i\d+")
 
 

@@ -258,11 +258,14 @@ class _Copier:
         found = find_cut(scan) if self.splits else None
         if found is None:
             return self.whole(node, scan)
-        initial = scan.arguments(node)[0]
-        first = {i: self.mapping[value] for i, value in zip(scan.carry, initial, strict=True)}
+        first = self.first(node, scan)
         if isinstance(scan.body.length, int) and scan.body.length > CHUNK:
             return self.in_chunks(node, scan, *found, first, scan.body.length)
         return self.split(node, scan, *found, first)
+
+    def first(self, node: Expr, scan: ScanSchedule) -> dict[int, Expr]:
+        """What a scan carries at first, by position."""
+        return {i: self.mapping[value] for i, value in zip(scan.carry, scan.arguments(node)[0], strict=True)}
 
     def begin(self, node: Expr, scan: ScanSchedule, first: Mapping[int, Expr], splits: bool) -> "_Copier":
         """Begin a body that carries some values from the first on, by position, and what writes into it."""
@@ -287,8 +290,7 @@ class _Copier:
 
     def whole(self, node: Expr, scan: ScanSchedule) -> dict[int, Expr]:
         """Write the live part of a loop or branch."""
-        old, initial = scan.body, scan.arguments(node)[0]
-        first = {i: self.mapping[value] for i, value in zip(scan.carry, initial, strict=True)}
+        old, first = scan.body, self.first(node, scan)
         inner = self.begin(node, scan, first, self.splits and can_divide(scan))
         condition = [] if old.proceed is None else [old.proceed]
         rows = [[old.results[i] for i in scan.carry], *[old.outputs[i] for i in scan.outputs]]
@@ -393,8 +395,7 @@ class _Copier:
 
     def rest_of_branch(self, node: Expr, scan: ScanSchedule, cut: Cut, numbers: list[Expr]) -> dict[int, Expr]:
         """Write the ordered part of a branch."""
-        initial = scan.arguments(node)[0]
-        first = {i: self.mapping[value] for i, value in zip(scan.carry, initial, strict=True)}
+        first = self.first(node, scan)
         inner = self.begin(node, scan, first, False)
         inner.take(cut, iter([inner.graph.lift(number) for number in numbers]))
         (inner.body.results,) = inner.copy([[scan.body.results[i] for i in scan.carry]])
