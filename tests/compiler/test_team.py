@@ -253,6 +253,27 @@ def test_values_that_find_no_room_in_shared_memory_pass_through_the_workspace(mo
     assert elsewhere.rendered.workspace[""] > shared.rendered.workspace[""]
 
 
+def beyond_the_end(x):
+    """Elements and sums of which many are the last one, since their indices are too large."""
+    written, added = scratch(4), scratch(6)
+
+    def step(i, carry):
+        written, added = carry
+        written[i] = exp(tanh(x[0] * to_float(i))) * x[1]
+        for k in range(3):
+            added.add(i * 3 + k, exp(x[2] * to_float(i + k)) * x[1])
+        return written, added
+
+    written, added = loop(8, step, (written, added))
+    return [*[written[k] for k in range(4)], *[added[k] for k in range(6)]]
+
+
+def test_indices_beyond_the_end_are_in_order(monkeypatch):
+    monkeypatch.setattr(placement, "GAIN", -1e9)
+    program = with_groups(trace("beyond", beyond_the_end, [TensorSpec("x", (3,))])[0])
+    check(program, [torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)], 4)
+
+
 def test_how_many_warps_is_said_by_a_variable(monkeypatch):
     inputs = [TensorSpec("x", (3,), groups=turns(3))]
     program = trace("sums", limbs_and_their_sum, inputs)[0]

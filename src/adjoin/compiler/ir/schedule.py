@@ -61,6 +61,12 @@ class ScanSchedule:
             list(node.args[third:]),
         )
 
+    def parameters(self, node: Expr) -> list[tuple[Expr, Expr]]:
+        """The live parameters of what the scan node carries and captures, each with the argument it has at first."""
+        initial, captured, _, _ = self.arguments(node)
+        carry, captures = [self.body.carry[i] for i in self.carry], [self.body.captures[i] for i in self.captures]
+        return [*zip(carry, initial, strict=True), *zip(captures, captured, strict=True)]
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:

@@ -90,7 +90,8 @@ def _shares(scan: ScanSchedule, array: Expr) -> list[list[Expr]] | None:
         elif node.op in ("load", "store", "accumulate") and root(node.args[0]) is array:
             if node.op != "accumulate":
                 return None
-            found.append((*_part(node.args[1]), node))
+            stride, offset = _part(node.args[1]) if node.data is not None else (0, 0)  # beyond the end is the last one
+            found.append((stride, offset, node))
     strides = {stride for stride, _, _ in found}
     shares: dict[int, list[Expr]] = {}
     for stride, offset, node in found:

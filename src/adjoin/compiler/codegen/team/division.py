@@ -11,6 +11,7 @@ A division changes who computes a value, never how, so that results have the sam
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 from adjoin.compiler.codegen.analysis import FusedSum, fused_sums
 from adjoin.compiler.ir.graph import Expr
@@ -114,12 +115,13 @@ def work_of(scan: ScanSchedule) -> float:
 
 def sum_of_work(schedule: Schedule) -> float:
     """Estimate the instructions of a schedule."""
-    known = schedule.__dict__.get("_work")
-    if known is None:
+    if schedule not in _works:
         plain = sum(OPS[node.op].cost for node in schedule.order if node.op not in AT_HAND and node.op != "get")
-        known = plain - len(fused_sums(schedule)) + sum(map(work_of, schedule.scans.values()))
-        schedule.__dict__["_work"] = known
-    return known
+        _works[schedule] = plain - len(fused_sums(schedule)) + sum(map(work_of, schedule.scans.values()))
+    return _works[schedule]
+
+
+_works: "WeakKeyDictionary[Schedule, float]" = WeakKeyDictionary()
 
 
 def steps_of(scan: ScanSchedule) -> float:
@@ -169,7 +171,7 @@ def find_demands(division: Division) -> list[Demand]:
     return demands
 
 
-def _demand(division: Division, worker: int, extra: "tuple[int, ...] | list[int]") -> Demand:
+def _demand(division: Division, worker: int, extra: Sequence[int]) -> Demand:
     schedule, scan = division.schedule, division.scan
     demand = Demand()
     places: dict[Expr, int] = {}

@@ -132,7 +132,7 @@ def _cut(schedule: Schedule, ordered: set[Expr], results: Sequence[Expr]) -> Cut
             initial, captured, streams, _ = inner.arguments(node)
             outside = [value for value in (*initial, *captured) if value.kind in ELEMENT and value not in ordered]
             fixed = all(value.op == "param" and value not in written for value in outside)
-            part = _cut_branch(inner, initial, captured, ordered) if fixed else None
+            part = _cut_branch(node, inner, ordered) if fixed else None
             if part is not None:
                 cut.branches[node] = part
                 captured = _captured(inner, captured, part)
@@ -155,15 +155,12 @@ def _written(schedule: Schedule) -> set[Expr]:
     return {root(array) for array in arrays if array.kind in ELEMENT}
 
 
-def _cut_branch(
-    scan: ScanSchedule, initial: Sequence[Expr], captured: Sequence[Expr], ordered: set[Expr]
-) -> Cut | None:
+def _cut_branch(node: Expr, scan: ScanSchedule, ordered: set[Expr]) -> Cut | None:
     """Where to cut a branch; None if it stays whole."""
     body = scan.body
-    if scan.where is None or captured[scan.where] in ordered:
+    if scan.where is None or scan.arguments(node)[1][scan.where] in ordered:
         return None
-    sources = [body.carry[i] for i, value in zip(scan.carry, initial, strict=True) if value in ordered]
-    sources += [body.captures[i] for i, value in zip(scan.captures, captured, strict=True) if value in ordered]
+    sources = [parameter for parameter, value in scan.parameters(node) if value in ordered]
     inside = _dependents(scan.schedule, sources)
     try:
         cut = _cut(scan.schedule, inside, [body.results[i] for i in scan.carry])
@@ -378,10 +375,7 @@ class _Copier:
 
     def outside(self, node: Expr, cut: Cut) -> dict[Expr, Expr]:
         """What a branch has of around it that has no order, by its parameters."""
-        scan = self.schedule.scans[node]
-        initial, captured, _, _ = scan.arguments(node)
-        pairs = [*zip([scan.body.carry[i] for i in scan.carry], initial, strict=True)]
-        pairs += zip([scan.body.captures[i] for i in scan.captures], captured, strict=True)
+        pairs = self.schedule.scans[node].parameters(node)
         return {parameter: value for parameter, value in pairs if value not in cut.ordered}
 
     def take(self, cut: Cut, numbers: Iterator[Expr]) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from adjoin.compiler.ir.control_flow import LoopBody
 from adjoin.compiler.ir.graph import Expr
@@ -40,7 +41,20 @@ class Place:
 
 
 Places = dict[Expr, Place | None]
-Access = tuple[str, Place | None]
+
+
+class Access(NamedTuple):
+    """What is done to an element of an array.
+
+    Attributes:
+        op: load, store or accumulate.
+        place: which element, if it can be told.
+        width: elements of the array, if an index beyond them means the last one.
+    """
+
+    op: str
+    place: Place | None
+    width: int | None
 
 
 def sums_of(scan: ScanSchedule) -> list[int]:
@@ -64,7 +78,8 @@ def own_arrays(scan: ScanSchedule) -> set[int]:
     known: Places = {body.counter: Place(1, 0, 0), **dict.fromkeys(body.carry)}
     known.update({body.captures[i]: Place(0, 0, 0, frozenset({(body.captures[i].index, 1)})) for i in scan.captures})
     _find_accesses(scan.schedule, known, {array: array for array in arrays}, found)
-    return {i for array, i in arrays.items() if _own(found.get(array, []))}
+    length = body.length if isinstance(body.length, int) else 0
+    return {i for array, i in arrays.items() if _own(found.get(array, []), length)}
 
 
 def is_spreadable(scan: ScanSchedule) -> bool:
@@ -75,14 +90,18 @@ def is_spreadable(scan: ScanSchedule) -> bool:
     return set(scan.carry) == own_arrays(scan)
 
 
-def _own(accesses: list[Access]) -> bool:
-    """Whether no step writes an element that another one reads or writes."""
-    if all(op == "load" for op, _ in accesses):
+def _own(accesses: list[Access], length: int) -> bool:
+    """Whether none of so many steps writes an element that another one reads or writes."""
+    if all(access.op == "load" for access in accesses):
         return True
-    places = [place for _, place in accesses if place is not None]
+    places = [access.place for access in accesses if access.place is not None]
     alike = len({(place.factor, place.fixed) for place in places}) == 1
     inside = all(0 <= place.low <= place.high < place.factor for place in places)
-    return len(places) == len(accesses) and alike and inside
+    ends = all(
+        width is None or (place is not None and not place.fixed and place.factor * (length - 1) + place.high < width)
+        for _, place, width in accesses
+    )
+    return len(places) == len(accesses) and alike and inside and ends
 
 
 def _find_accesses(
@@ -93,15 +112,14 @@ def _find_accesses(
         if node.op in ("load", "store", "accumulate"):
             array = arrays.get(root(node.args[0]))
             if array is not None:
-                found.setdefault(array, []).append((node.op, _place(node.args[1], known)))
+                width = array.width if node.data is None else None
+                found.setdefault(array, []).append(Access(node.op, _place(node.args[1], known), width))
         elif node.op == "scan":
             scan = schedule.scans[node]
             body: LoopBody = scan.body
-            initial, captured, _, _ = scan.arguments(node)
-            pairs = list(zip([body.captures[i] for i in scan.captures], captured, strict=True))
+            pairs = scan.parameters(node)
             inside: Places = {parameter: _place(value, known) for parameter, value in pairs}
             inside.update(dict.fromkeys(body.carry))
-            pairs += zip([body.carry[i] for i in scan.carry], initial, strict=True)
             own = {parameter: arrays[root(value)] for parameter, value in pairs if root(value) in arrays}
             last = body.length - 1 if isinstance(body.length, int) else None
             inside[body.counter] = None if last is None else Place(0, 0, max(0, last))

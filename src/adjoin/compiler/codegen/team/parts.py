@@ -165,21 +165,16 @@ class _Maker:
             worker = self.division.worker[node]
             own = range(self.workers) if worker == EVERYONE else [worker]
             if node.op == "scan":
-                scan = self.schedule.scans[node]
-                initial, captured, _, _ = scan.arguments(node)
-                inside = [*[scan.body.carry[i] for i in scan.carry], *[scan.body.captures[i] for i in scan.captures]]
-                for value, parameter in zip([*initial, *captured], inside, strict=True):
+                for parameter, value in self.schedule.scans[node].parameters(node):
                     use(value, self.inner[node].users.get(parameter, ()) if node in self.inner else own)
             elif node.op in ("load", "store", "accumulate"):
                 use(node.args[0], own)
             elif node.op == "scratch" and node not in self.complete:
                 use(node, own)
-        if self.division.spread and self.division.scan is not None:  # all of it is written for every worker
-            scan = self.division.scan
-            for parameter in [
-                *[scan.body.carry[i] for i in scan.carry],
-                *[scan.body.captures[i] for i in scan.captures],
-            ]:
+        scan = self.division.scan
+        if scan is not None and self.division.spread:  # all of it is written for every worker
+            carried, captured = [scan.body.carry[i] for i in scan.carry], [scan.body.captures[i] for i in scan.captures]
+            for parameter in [*carried, *captured]:
                 use(parameter, range(self.workers))
         return users
 

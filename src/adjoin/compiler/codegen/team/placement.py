@@ -289,7 +289,7 @@ class _Placement:
         everyone = sum(self.cost(node) for node in self.schedule.order if division.worker[node] == EVERYONE)
         exchanged = Counter[tuple[int, int]]()
         for node in self.schedule.order:
-            if division.worker[node] not in (EVERYONE,):
+            if division.worker[node] != EVERYONE:
                 others = {
                     division.worker[reader]
                     for reader in self.after.get(node, ())
