@@ -49,10 +49,7 @@ def test_every_operation_has_a_reference_a_lowering_and_a_derivative(name):
     assert callable(op.lower) or callable(routine(op.lower[0] if isinstance(op.lower, tuple) else op.lower))
 
 
-WORKERS = ("barrier", "send", "receive")  # between the parts of a program, which is made of others
-
-
-@pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.is_construct and name not in WORKERS])
+@pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.is_construct])
 def test_every_construct_has_a_meaning_and_a_rule_in_both_modes(name):
     given = name in ("input", "param", "stream", "table")  # these have a value from the start
     assert (name in interpreter.CONSTRUCTS) != (given or name in ("scan", "implicit"))  # what runs has no rules

@@ -9,7 +9,6 @@ assembler makes of it, and memory that threads race for between barriers, are no
 import ctypes
 import platform
 import re
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,6 @@ import llvmlite.binding as llvm
 import torch
 
 from adjoin.compiler.ir.program import Program
-from adjoin.compiler.runtime import backend, kernel
 from adjoin.compiler.runtime.backend import Binary, tensor_words
 from adjoin.compiler.runtime.cpu.kernel import host
 from adjoin.compiler.runtime.cuda.kernel import CudaTarget
@@ -28,7 +26,7 @@ llvm.initialize_native_asmparser()
 SUPPORTED = platform.machine() in ("x86_64", "AMD64") and platform.system() != "Windows"
 STACK = 1 << 20  # bytes of a thread's stack
 CANARY = 0x5A  # what shared memory is full of at first
-WAITS, DONE, MEETS = 1, 2, 3  # states of a thread: at a barrier of its warp, at its end, at a barrier of its block
+WAITS, DONE = 1, 2  # states of a thread
 
 # A thread that waits has pushed its registers onto its own stack. `turn` goes to a thread, `wait` back to the driver.
 _THREADS = """
@@ -50,25 +48,12 @@ define void @turn(i32 %number, ptr %thread) {
   call void @swap(ptr @driver, ptr %thread)
   ret void
 }
-define void @pause(i64 %why) noinline {
+define void @wait() noinline {
   %thread = load ptr, ptr @thread
   %state = getelementptr i64, ptr %thread, i64 1
-  store i64 %why, ptr %state
+  store i64 WAITS, ptr %state
   call void @swap(ptr %thread, ptr @driver)
   ret void
-}
-define void @wait() noinline {
-  call void @pause(i64 WAITS)
-  ret void
-}
-define void @meet() noinline {
-  call void @pause(i64 MEETS)
-  ret void
-}
-define i1 @vote_any(i32 %mask, i1 %value) noinline {
-  %bits = call i32 @vote(i32 %mask, i1 %value)
-  %some = icmp ne i32 %bits, 0
-  ret i1 %some
 }
 define void @begin() noinline {
   %words = load ptr, ptr @argument
@@ -139,7 +124,7 @@ done:
 _SAVED = ("rbp", "rbx", "r12", "r13", "r14", "r15")  # what a function must leave as it was
 _SWAP = [*[f"pushq %{name}" for name in _SAVED], "movq %rsp, (%rdi)", "movq (%rsi), %rsp"]
 _SWAP += [*[f"popq %{name}" for name in reversed(_SAVED)], "retq"]
-for _name, _text in (("WAITS", str(WAITS)), ("DONE", str(DONE)), ("MEETS", str(MEETS)), ("SWAP", r"\0A".join(_SWAP))):
+for _name, _text in (("WAITS", str(WAITS)), ("DONE", str(DONE)), ("SWAP", r"\0A".join(_SWAP))):
     _THREADS = _THREADS.replace(_name, _text)
 
 _NAMES = {
@@ -149,8 +134,6 @@ _NAMES = {
     "llvm.nvvm.shfl.sync.bfly.i32": "exchange",
     "llvm.nvvm.shfl.sync.idx.i32": "from_lane",
     "llvm.nvvm.vote.ballot.sync": "vote",
-    "llvm.nvvm.vote.any.sync": "vote_any",
-    "llvm.nvvm.barrier0": "meet",
 }
 
 
@@ -174,28 +157,18 @@ def for_this_processor(text: str, words: int) -> str:
 class EmulatedKernel:
     """A program for one float format, rendered for a GPU; see `adjoin.compiler.runtime.backend.Executable`.
 
-    Args:
-        program: what it computes.
-        bits: of floats.
-        rows: environments of a block.
-        warps: how many work on the same environments; more than one of a block of 32.
-        last_first: whether the last thread runs first between two barriers: what another order of threads changes, it
-            shows.
-
     Attributes:
         threads: of a block.
         barriers: how many were passed, over all blocks.
     """
 
-    def __init__(self, program: Program, bits: int, rows: int = WARP, warps: int = 1, last_first: bool = False):
-        self.program, self.bits, self.rows, self.barriers = program, bits, rows, 0
-        self.last_first = last_first
-        self.threads = threads = rows * warps
-        target = CudaTarget(90, warps)
+    def __init__(self, program: Program, bits: int, threads: int = WARP):
+        self.program, self.bits, self.threads, self.barriers = program, bits, threads, 0
+        target = CudaTarget(90)
         (lane,) = target.lanes(bits)
         self.rendered = target.render(program, lane)
         tile = self.rendered.shared * bits // 8
-        self.shared = (ctypes.c_uint8 * (tile * (self.rows // WARP) + 64))()
+        self.shared = (ctypes.c_uint8 * (tile * (threads // WARP) + 64))()
         processor = host()
         generator = machine(processor.triple, processor.cpu, processor.features, opt=0, reloc="pic", codemodel="small")
         text = for_this_processor(self.rendered.text, self.rendered.layout.words)
@@ -223,9 +196,9 @@ class EmulatedKernel:
         addresses, strides, _copies = tensor_words(self.program, inputs, outputs, batch)
         binary = Binary(b"", self.rendered.workspace, self.rendered.shared)
         elements = binary.workspace_elements(self.program.integers, integers)
-        blocks = -(-batch // self.rows)
+        blocks = -(-batch // self.threads)
         dtype = torch.float32 if self.bits == 32 else torch.float64
-        space = torch.full((max(1, elements * blocks * self.rows),), torch.nan, dtype=dtype)
+        space = torch.full((max(1, elements * blocks * self.threads),), torch.nan, dtype=dtype)
         words = [*addresses, space.data_ptr(), *strides, *integers, batch]
         memory = (ctypes.c_int64 * len(words))(*words)
         ctypes.c_void_p.from_address(self.library["argument"]).value = ctypes.addressof(memory)
@@ -238,23 +211,18 @@ class EmulatedKernel:
     def _run_block(self) -> None:
         """Run the threads of a block in turn, from barrier to barrier, until all are done."""
         live = {number: self._start(stack) for number, stack in enumerate(self._stacks)}
-        states = dict.fromkeys(live, WAITS)
         while live:
-            if MEETS in states.values() and set(states.values()) == {MEETS}:
-                assert len(live) == self.threads, f"{self.threads - len(live)} threads ended before a barrier"
-                states = dict.fromkeys(live, WAITS)
-            for number, place in reversed(live.items()) if self.last_first else live.items():
-                if states[number] == WAITS:
-                    self._turn(number, place)
-                    states[number] = ctypes.c_int64.from_address(place + 8).value
-            live = {number: place for number, place in live.items() if states[number] != DONE}
+            for number, place in live.items():
+                self._turn(number, place)
+            waiting = {
+                number: place for number, place in live.items() if ctypes.c_int64.from_address(place + 8).value == WAITS
+            }
             for warp in range(self.threads // WARP):
-                own = {number: states[number] for number in states if number // WARP == warp}
-                missing = [number for number, state in own.items() if state == DONE]
-                assert not missing or len(missing) == len(own), f"threads {missing} did not come to a barrier"
-                assert len(set(own.values())) <= 1, f"threads of warp {warp} are at different barriers: {own}"
-            states = {number: states[number] for number in live}
-            self.barriers += bool(live)
+                missing = [number for number in live if number // WARP == warp and number not in waiting]
+                some = any(number // WARP == warp for number in waiting)
+                assert not (some and missing), f"threads {missing} did not come to a barrier"
+            self.barriers += bool(waiting)
+            live = waiting
 
     def _start(self, stack: Any) -> int:
         """Prepare a thread; return where its stack pointer and its state are."""
@@ -266,32 +234,11 @@ class EmulatedKernel:
 
 
 class EmulatedBackend:
-    """Runs the kernels of a type of device in this way; see `adjoin.compiler.runtime.backend.register`.
-
-    Args:
-        warps: how many work on the same environments.
-        last_first: see `EmulatedKernel`.
-
-    Attributes:
-        kernels: that it made.
-    """
-
-    def __init__(self, warps: int = 1, last_first: bool = False):
-        self.warps, self.last_first = warps, last_first
-        self.kernels: list[EmulatedKernel] = []
+    """Runs the kernels of a type of device in this way; see `adjoin.compiler.runtime.backend.register`."""
 
     def executable(self, program: Program, bits: int, device: torch.device) -> EmulatedKernel:
         """The program, rendered for a GPU."""
-        self.kernels.append(EmulatedKernel(program, bits, warps=self.warps, last_first=self.last_first))
-        return self.kernels[-1]
+        return EmulatedKernel(program, bits)
 
     def target(self, name: str) -> None:
         """No processor."""
-
-
-def emulate(monkeypatch: Any, warps: int = 1, last_first: bool = False) -> EmulatedBackend:
-    """Let kernels for a GPU serve the CPU, also where kernels for it exist already."""
-    emulated = EmulatedBackend(warps, last_first)
-    monkeypatch.setattr(backend, "_registered", {**backend._registered, "cpu": emulated})
-    monkeypatch.setattr(kernel, "_registry", weakref.WeakValueDictionary())
-    return emulated

@@ -182,8 +182,7 @@ def _compile(model: Model, request: Request) -> Function:
     traced.__name__ = f"{request.label}({model.name})"
     wanted = [(label, known.name, known.compute, options) for label, known, options in request.quantities]
     key = (model, wanted, request.external, request.params, request.reference, request.single, added_quantities())
-    groups = {name: model.limbs.q if name == "q" else model.limbs.v for name in request.inputs}
-    function = Function(traced, request.shapes(model), key, groups=groups)
+    function = Function(traced, request.shapes(model), key)
     del vars(function)["__wrapped__"]
     return function
 

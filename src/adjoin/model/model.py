@@ -14,7 +14,6 @@ from adjoin.model import actuators, additions, compose, digest, manifold, names,
 from adjoin.model.equality import EqualityConstraint
 from adjoin.model.fluid import VACUUM, Medium
 from adjoin.model.joint import Joint, JointCoordinates, Vec3
-from adjoin.model.limbs import Limbs, limbs_of
 from adjoin.model.parts import NO_FIXTURE, Actuator, Body, ContactPair, Fixture, Frame, Geometry, HeightGrid, Keyframe
 from adjoin.model.sensor import Sensor
 from adjoin.model.tendon import Tendon
@@ -115,11 +114,6 @@ class Model:
     def joints(self) -> tuple[Joint, ...]:
         """Return the joint of every body."""
         return tuple(body.joint for body in self.bodies)
-
-    @cached_property
-    def limbs(self) -> Limbs:
-        """Return the limbs that coordinates belong to."""
-        return limbs_of(self)
 
     @cached_property
     def coordinates(self) -> tuple[JointCoordinates, ...]:

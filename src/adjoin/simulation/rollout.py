@@ -8,7 +8,6 @@ steps forward again before it walks them back.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,6 @@ class Rollout:
         key: everything that decides what the step computes; with it, a process that finds the kernels in the cache does
             not trace. See `stored`.
         notes: what the step fills as it is traced; it is filled from the cache otherwise.
-        groups: of what is carried, which columns are computed with each other; see `TensorSpec`.
     """
 
     def __init__(
@@ -66,10 +64,9 @@ class Rollout:
         alive: Callable[[Values], Any] | None = None,
         key: tuple[Any, ...] | None = None,
         notes: dict[str, Any] | None = None,
-        groups: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     ):
         self.name, self._alive, self.guarded = name, alive, alive is not None
-        self.carry = tuple(TensorSpec(key, shape, groups=groups.get(key, ())) for key, shape in carry.items())
+        self.carry = tuple(TensorSpec(key, shape) for key, shape in carry.items())
         self.streams = tuple(TensorSpec(key, shape, STEPS) for key, shape in streams.items())
         self.constants = tuple(
             TensorSpec(key, shape.shape, table=True) if isinstance(shape, Table) else TensorSpec(key, shape)
@@ -98,7 +95,7 @@ class Rollout:
             self.kernel = Kernel(stored(self._keyed("forward"), lambda: (self._forward(), None))[0])
         self._backward_kernels: BoundedCache[Kernel] = BoundedCache(64)
         self.prepared: Prepared = ()
-        self._arguments = (name, step, carry, streams, constants, alive, key, notes, dict(groups))
+        self._arguments = (name, step, carry, streams, constants, alive, key, notes)
 
     def __repr__(self) -> str:
         parts = {"carry": self.carry, "streams": self.streams, "constants": self.constants}
@@ -275,19 +272,18 @@ class Rollout:
                 first carry where those of the carry are given.
         """
         count, behind = len(self.carry), len(self.carry) + len(self.streams)
-        slots = [replace(slot, name=f"before_{slot.name}", steps=STEPS) for slot in self.carry]
+        slots = [TensorSpec(f"before_{slot.name}", slot.shape, STEPS) for slot in self.carry]
         slots += [replace(slot, shared=one) for slot, one in zip(self.streams, shared, strict=False)]
         for i, slot in enumerate(self.step.outputs):
-            like = self.carry[i] if i < count else slot
-            slots += [replace(like, name=f"grad_{i}", shape=slot.shape, steps=STEPS)] if given[i] else []
+            slots += [TensorSpec(f"grad_{i}", slot.shape, STEPS)] if given[i] else []
         streamed = len(slots)
         alone = shared[len(self.streams) :]
         slots += [replace(slot, shared=one) for slot, one in zip(self.constants, alone, strict=True)]
         slots += [TensorSpec(f"last_{slot.name}", slot.shape) for slot in self.carry] if self._alive else []
         if whole:
-            slots += [replace(slot, name=f"first_{slot.name}") for slot in self._given_carry(given)]
+            slots += [TensorSpec(f"first_{slot.name}", slot.shape) for slot in self._given_carry(given)]
         else:
-            slots += [replace(slot, name=f"adjoint_{slot.name}") for slot in self.carry]
+            slots += [TensorSpec(f"adjoint_{slot.name}", slot.shape) for slot in self.carry]
         pull, present = vjp(self.step, (True,) * count + wanted, (True,) * count + given[count:])
         asked = [i for i, is_wanted in enumerate(wanted, count) if is_wanted and not self.step.inputs[i].table]
 

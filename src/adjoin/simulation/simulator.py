@@ -584,8 +584,7 @@ class Simulator:
             "control",
         )  # gradients of a loop of steps: not to its start, and not to what ends it
         return self._kernels.get(
-            (name, tuple(shapes.items())),
-            lambda: Function(of_world, {**shapes, **more}, key, together, self.world.groups),
+            (name, tuple(shapes.items())), lambda: Function(of_world, {**shapes, **more}, key, together)
         )
 
     def _call(

@@ -224,13 +224,6 @@ class World:
             **clock,
         }
 
-    @property
-    def groups(self) -> dict[str, tuple[int, ...]]:
-        """Return the limbs of what is carried, coordinate by coordinate."""
-        limbs = self.model.limbs
-        known = {"q": limbs.q, "v": limbs.v, "acceleration": limbs.v}
-        return {name: known[name] for name in self.carry if name in known}
-
     @cached_property
     def memory(self) -> dict[str, tuple[int, ...]]:
         """Return the name and shape of what the solver starts from, if it starts warm."""

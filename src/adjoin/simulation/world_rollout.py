@@ -170,7 +170,7 @@ class WorldRollout:
         constants = {name: x.shape for name, x in inputs.items() if not x.streamed}
         key = (world, controller, dict(wanted), tuple(nudged), added_functions())
         name = f"{label}({world.model.name})"
-        rollout = Rollout(name, step, world.carry, streams, constants, is_fine, key, structure, world.groups)
+        rollout = Rollout(name, step, world.carry, streams, constants, is_fine, key, structure)
         return rollout, structure
 
 

@@ -93,8 +93,7 @@ class Loops:
         label, before = w.name()[1:], w.block
         w.line(f"  br label %{label}")
         w.label(label)
-        start = self.lowering.others.worker if scan.workers > 1 else "0"
-        w.line(f"  %{label}.i = phi i64 [ {start}, %{before} ], [ %{label}.n, %LATCH ]")
+        w.line(f"  %{label}.i = phi i64 [ 0, %{before} ], [ %{label}.n, %LATCH ]")
         inside: Values = {}
         phis = []
         for i, value in zip(scan.carry, initial, strict=True):
@@ -114,7 +113,7 @@ class Loops:
             step = w.emit(f"sub i64 {w.emit(f'sub i64 {count}, 1')}, {step}")
         last = {i: inside[body.carry[i]] for i in scan.carry}  # the body may load one again, under a new name
         self.iteration(node, scan, step, inside, values, {}, f"%{label}.e")
-        w.line(f"  %{label}.n = add i64 %{label}.i, {scan.workers}")
+        w.line(f"  %{label}.n = add i64 %{label}.i, 1")
         w.line(f"  br label %{label}")
         latch = w.block
         for line, i, name, first in phis:
@@ -132,11 +131,6 @@ class Loops:
         count = self.w.emit(f"sext i32 {values[scan.arguments(node)[1][scan.count]]} to i64")
         return self.w.intrinsic("llvm.smin.i64", "i64", ("i64", count), ("i64", length))
 
-    def any_lane(self, scan: ScanSchedule, condition: Expr, values: Values) -> str:
-        """Whether a condition holds in any lane, or, of what a team runs together, in any of its environments."""
-        scalar = self.lowering.any_lane(condition, values)
-        return self.lowering.others.any(scalar) if scan.together else scalar
-
     def carried_type(self, parameter: Expr) -> str:
         """LLVM type of a carried value; integers are the same in all lanes."""
         return "i32" if parameter.kind == INT else self.w.lane.type_of(parameter.kind)
@@ -146,8 +140,7 @@ class Loops:
         w, body = self.w, scan.body
         initial, captured, _, _ = scan.arguments(node)
         label, before = w.name()[1:], w.block
-        where = captured[scan.where or 0]
-        condition = self.any_lane(scan, where, values)
+        condition = self.lowering.any_lane(captured[scan.where or 0], values)
         w.line(f"  br i1 {condition}, label %{label}, label %{label}.e")
         w.label(label)
         first = {i: values[value] for i, value in zip(scan.carry, initial, strict=True)}
@@ -158,18 +151,13 @@ class Loops:
                 self.iteration(node, scan, "0", inside, {**values, **loaded}, {})
         else:
             self.iteration(node, scan, "0", inside, values, late)
-        if scan.together and where.uniform:  # the team may go on where this environment does not
-            for i in scan.carry:
-                if body.carry[i].kind not in ELEMENT:
-                    kind, result = self.carried_type(body.carry[i]), inside[body.results[i]]
-                    inside[body.results[i]] = w.emit(f"select i1 {values[where]}, {kind} {result}, {kind} {first[i]}")
         w.line(f"  br label %{label}.e")
         after = w.block
         w.label(f"{label}.e")
         last = dict(first)
         for i, operand in first.items():
-            following = operand if body.carry[i].kind in ELEMENT else inside[body.results[i]]
-            if following != operand:
+            following = inside[body.results[i]]
+            if body.carry[i].kind not in ELEMENT and following != operand:
                 kind = self.carried_type(body.carry[i])
                 last[i] = w.emit(f"phi {kind} [ {operand}, %{before} ], [ {following}, %{after} ]")
         _set_results(node, last, values)
@@ -205,7 +193,7 @@ class Loops:
         def go_on() -> None:
             assert proceed is not None
             label = w.name()[1:]
-            w.line(f"  br i1 {self.any_lane(scan, proceed, inside)}, label %{label}, label {end}")
+            w.line(f"  br i1 {self.lowering.any_lane(proceed, inside)}, label %{label}, label {end}")
             w.label(label)
 
         self.body(scan.schedule, inside, None if proceed is None else (proceed, go_on))

@@ -5,7 +5,7 @@ from typing import Any
 
 from adjoin.compiler.codegen import elementary
 from adjoin.compiler.codegen.analysis import FusedSum
-from adjoin.compiler.codegen.memory import Exchange, Memory
+from adjoin.compiler.codegen.memory import Memory
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer, float_literal
 from adjoin.compiler.ir.graph import Expr
@@ -41,12 +41,10 @@ class Lowering:
     Attributes:
         conditions: conditions that are the same in all lanes -> the scalar (i1) that the vectors of them repeat.
         globals: constants of the kernel by name, and their definitions.
-        exchange: with other workers, if it is the code of one of several.
     """
 
     def __init__(self, program: Program, writer: Writer, memory: Memory, storage: Storage):
         self.program, self.w, self.memory, self.storage = program, writer, memory, storage
-        self.exchange: Exchange | None = None
         self.conditions: dict[Expr, str] = {}
         self.globals: dict[str, str] = {}
 
@@ -150,30 +148,6 @@ class Lowering:
         uniform, kind, (operand,) = self.integers(node, values)
         number = self.w.emit(f"sitofp {kind} {operand} to {lane.scalar if uniform else lane.float}")
         return self.w.spread(number, lane.scalar) if uniform else number
-
-    # Values of other workers ------------------------------------------------------------------------------------------
-
-    def barrier(self, node: Expr, values: Values) -> str:
-        """Wait for all workers."""
-        self.others.wait_for_workers()
-        return ""
-
-    def send(self, node: Expr, values: Values) -> str:
-        """Give a value to others."""
-        (value,) = node.args
-        self.others.send(node.data, values[value], value.kind)
-        return ""
-
-    def receive(self, node: Expr, values: Values) -> str:
-        """A value of another worker."""
-        values[node.args[0]] = operand = self.others.receive(node.data, node.kind)
-        return operand
-
-    @property
-    def others(self) -> Exchange:
-        """Return the way to the other workers."""
-        assert self.exchange is not None, "only the schedules of workers of a team have such nodes"
-        return self.exchange
 
     # Arrays and tables ------------------------------------------------------------------------------------------------
 
@@ -302,15 +276,12 @@ class Lowering:
 CONSTRUCTS: dict[str, Callable[[Lowering, Expr, Values], str]] = {
     "const": lambda self, node, values: self.w.const(node.value),
     "any": Lowering.any,
-    "barrier": Lowering.barrier,
     "boolean": Lowering.boolean,
     "integer": Lowering.integer,
     "length": Lowering.length,
     "to_float": Lowering.to_float,
     "to_index": Lowering.to_index,
     "load": Lowering.access,
-    "receive": Lowering.receive,
-    "send": Lowering.send,
     "store": Lowering.access,
     "lookup": Lowering.look_up,
 }

@@ -11,7 +11,6 @@ write it, so that no kernel needs a mask or a second version for the rest of a b
 
 from typing import Protocol
 
-from adjoin.compiler.ir.kinds import FLOAT
 from adjoin.compiler.ir.program import TensorSpec
 
 
@@ -47,30 +46,4 @@ class Memory(Protocol):
 
     def can_reload(self, tensor: int) -> bool:
         """Return whether an input stays at hand, so that its values need not be spilled."""
-        ...
-
-
-class Exchange(Protocol):
-    """Writes the code by which the workers of a team give each other values.
-
-    Attributes:
-        worker: the number of the worker, an operand (i64).
-    """
-
-    worker: str
-
-    def send(self, slot: int, value: str, kind: str) -> None:
-        """Put a value where other workers find it."""
-        ...
-
-    def receive(self, slot: int, kind: str = FLOAT) -> str:
-        """Return a value of another worker."""
-        ...
-
-    def any(self, condition: str) -> str:
-        """Return whether an i1 holds in any environment of the team; it is the same for each worker."""
-        ...
-
-    def wait_for_workers(self) -> None:
-        """Wait until every worker is here, and what they sent can be received."""
         ...

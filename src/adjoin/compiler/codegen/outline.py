@@ -1,4 +1,4 @@
-"""Parts of a kernel as functions of their own, each in a module of its own or all in that of the kernel.
+"""Parts of a kernel as functions of their own, each in a module of its own.
 
 LLVM's time grows faster than a function's length, and the same search for contacts is in the kernel of a step and in
 that of its gradient. So parts are cut out of the text of a kernel: what they read becomes arguments, what is read of
@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 BEGIN, END = "; part {", "; part }"
 """Lines around a part: within a basic block, and at its end."""
@@ -21,20 +20,7 @@ _NAME = re.compile(r"%[A-Za-z_][\w.]*")
 _DEFINITION = re.compile(r"^  (%[\w.]+) = (.*)$", re.MULTILINE)
 _LABEL = re.compile(r"^([A-Za-z_][\w.]*):$", re.MULTILINE)
 _SYMBOL = re.compile(r"@[\w.]+")
-_POINTER = r"ptr(?: \w+\(\d\))?"  # into memory of some kind
-_TYPE = re.compile(rf"<\d+ x [^>]+>|\[\d+ x [^\]]+\]|{_POINTER}|double|float|i\d+")
-
-
-class Outlined(NamedTuple):
-    """A part of a kernel.
-
-    Attributes:
-        needs: definitions and declarations of what it uses.
-        text: of the function.
-    """
-
-    needs: list[str]
-    text: str
+_TYPE = re.compile(r"<\d+ x [^>]+>|\[\d+ x [^\]]+\]|ptr|double|float|i\d+")
 
 
 @dataclass
@@ -57,24 +43,25 @@ class _Open:
 
 
 def outline(
-    text: str, arguments: Mapping[str, str], globals_: Mapping[str, str]
-) -> tuple[str, list[str], dict[str, Outlined]]:
+    text: str, arguments: Mapping[str, str], globals_: Mapping[str, str], attributes: str
+) -> tuple[str, list[str], dict[str, str]]:
     """Cut the marked parts out of a function.
 
     Args:
         text: its body, the first line of which is a label.
         arguments: its names -> their types.
         globals_: names of constants and functions that it may use -> their definitions and declarations.
+        attributes: the definition of the attributes `#0` of functions.
 
     Returns:
-        The text that is left, declarations of the parts that it calls, and all parts by name.
+        The text that is left, declarations of what it calls, and by the name of each part the text of its module.
     """
     definitions = dict(_DEFINITION.findall(text))
     total = Counter(_NAME.findall(text))
     first, _, text = text.partition(":\n")
     stack, label = [_Open(first)], first
     declarations: dict[str, str] = {}
-    parts: dict[str, Outlined] = {}
+    parts: dict[str, str] = {}
 
     def type_of(name: str) -> str:
         return arguments[name] if name in arguments else result_type(definitions[name])
@@ -109,7 +96,7 @@ def outline(
             types = ", ".join([kind for kind, _ in captured] + ["ptr"] * len(returned))
             if symbol not in parts:
                 used = [line for name in dict.fromkeys(_SYMBOL.findall(body)) for line in known(name)]
-                parts[symbol] = Outlined(used, body.replace("@part(", f"@{symbol}(", 1))
+                parts[symbol] = "\n".join([*used, body.replace("@part(", f"@{symbol}(", 1), attributes])
                 declarations[f"@{symbol}"] = f"declare void @{symbol}({types})"
             outer.memory += [f"  {place} = alloca {kind}" for kind, _, place in returned]
             outer.text.append(f"  call void @{symbol}({parameters})")
@@ -136,11 +123,9 @@ def _renamed(text: str) -> str:
 def result_type(instruction: str) -> str:
     """The type of what an instruction gives."""
     operation, _, rest = instruction.partition(" ")
-    if operation == "alloca":
-        return "ptr"
-    if operation == "getelementptr":
+    if operation in ("getelementptr", "alloca"):
         vector = re.search(r", <(\d+) x i\d+>", rest)
-        return f"<{vector[1]} x ptr>" if vector else re.findall(_POINTER, rest)[0]
+        return f"<{vector[1]} x ptr>" if vector else "ptr"
     if " to " in rest and operation not in ("call", "phi", "load"):
         return rest.rpartition(" to ")[2]
     types = _TYPE.findall(rest)

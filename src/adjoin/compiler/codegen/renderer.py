@@ -5,10 +5,9 @@ in how they reach memory (`Memory`, `Storage`); everything between is the same w
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from adjoin.compiler.codegen.analysis import FusedSum, fused_sums, overwritten
 from adjoin.compiler.codegen.layout import Layout
@@ -16,14 +15,13 @@ from adjoin.compiler.codegen.loops import Loops
 from adjoin.compiler.codegen.lowering import Lowering, Together, Values
 from adjoin.compiler.codegen.memory import Memory
 from adjoin.compiler.codegen.outline import BEGIN, END, outline
-from adjoin.compiler.codegen.spill import Given, Spills, find_spills
+from adjoin.compiler.codegen.spill import Spills, find_spills
 from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import INDICES
 from adjoin.compiler.ir.program import Program
 from adjoin.compiler.ir.schedule import Schedule, make_schedule
-from adjoin.compiler.ir.scratch import ELEMENT
 
 Due = dict[int, list[tuple[int, int, int]]]
 """Position in the schedule -> the chunks of outputs that are complete there: output, first column, count."""
@@ -78,10 +76,7 @@ class Renderer:
     Attributes:
         limits: as long as a part is written, that part's.
         schedule: of the program.
-        parts_apart: whether parts are in modules of their own.
     """
-
-    parts_apart = True
 
     def __init__(
         self, program: Program, writer: Writer, memory: Memory, storage: Storage, limits: Limits | None = None
@@ -120,16 +115,12 @@ class Renderer:
         storage.finish()
         declarations = [*sorted(self.w.declarations), *self.lowering.globals.values(), globals_]
         body, parts = "\n".join(["entry:", *storage.prologue, *self.w.lines]), dict[str, str]()
-        if BEGIN in self.w.lines:
+        if self.limits.part is not None:
             arguments = {name: kind for kind, name in re.findall(r"(\w+)(?: noalias)? (%\w+)[,)]", head)}
+            attributes = tail.partition("\n")[0]
             functions = {f"@{line.partition('@')[2].partition('(')[0]}": line for line in self.w.declarations}
-            body, called, outlined = outline(body, arguments, functions | self.lowering.globals)
-            if self.parts_apart:
-                declarations += called
-                attributes = tail.partition("\n")[0]
-                parts = {name: "\n".join([*part.needs, part.text, attributes]) for name, part in outlined.items()}
-            else:
-                declarations += [part.text.replace("define", "define internal", 1) for part in outlined.values()]
+            body, called, parts = outline(body, arguments, functions | self.lowering.globals, attributes)
+            declarations += called
         text = "\n".join([*declarations, head, body, "}", tail])
         return Rendered(text, storage.layout, storage.workspace, shared, parts)
 
@@ -188,14 +179,15 @@ class Renderer:
         """
         if after is not None and after[0] in values:
             after[1]()
-        sums, complete, given = self.facts(schedule, values)
+        sums = fused_sums(schedule)
         skipped = {fused.product for fused in sums.values()}
         together: Together = {}
+        complete = overwritten(schedule)
         columns: dict[int, set[int]] = {}
         for node in schedule.order:
             if node.op == "input":
                 columns.setdefault(node.data[0], set()).add(node.data[1])
-        spills = self.find_spills(schedule, sums, due, given=given)
+        spills = self.find_spills(schedule, sums, due)
         slots: dict[Expr, int] = {}
         block = self.limits.block
         for position, node in enumerate(schedule.order):
@@ -206,17 +198,13 @@ class Renderer:
             for spilled in spills.returns.get(position, ()):
                 if spilled in slots:
                     values[spilled] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[spilled])}")
-                elif spilled in given:
-                    values[spilled] = self.lowering.others.receive(given[spilled].slot)
                 elif spilled.op == "input":
                     values.update(self.read_row(spilled, {spilled.data[1]}))
                 elif spilled in sums:
                     values[spilled] = self.fused_sum(sums[spilled], values)
                 else:
                     values[spilled] = self.lowering.lower(spilled, values, together)
-            if node.op == "scratch":
-                self.new_array(node, values, node in complete)
-            elif node in skipped or node.op in VALUED_ELSEWHERE or (node in values and node.kind not in ELEMENT):
+            if node in values or node in skipped or node.op in VALUED_ELSEWHERE:
                 pass
             elif node.op == "accumulate":
                 values[node] = self.lowering.accumulate(node, values, sums.get(node))
@@ -225,6 +213,12 @@ class Renderer:
             elif node.op == "input":
                 for other, operand in self.read_row(node, columns[node.data[0]]).items():
                     values.setdefault(other, operand)
+            elif node.op == "scratch":
+                kind = "i32" if node.kind == INDICES else None
+                values[node] = self.storage.array(node.width, kind)
+                if node not in complete:
+                    used = None if node.used is None else (values[node.args[0]], node.used[1])
+                    self.storage.clear(values[node], node.width, kind, used)
             elif node.op == "scan":
                 late = {value: slots[value] for value in spills.late.get(position, ())}
                 self.loops.scan(node, schedule.scans[node], values, late)
@@ -242,19 +236,6 @@ class Renderer:
                 chunk = [values[node] for node in nodes[start : start + count]]
                 self.memory.store(len(self.program.inputs) + output, spec, start, chunk, None)
 
-    def facts(self, schedule: Schedule, values: Values) -> tuple[dict[Expr, FusedSum], set[Expr], Mapping[Expr, Given]]:
-        """Return sums with products, arrays that need not be cleared, and numbers that others give."""
-        return fused_sums(schedule), overwritten(schedule), {}
-
-    def new_array(self, node: Expr, values: Values, complete: bool) -> None:
-        """Give an array memory, unless it has some, and clear it, unless every element is written before it is read."""
-        kind = "i32" if node.kind == INDICES else None
-        if node not in values:
-            values[node] = self.storage.array(node.width, kind)
-        if not complete:
-            used = None if node.used is None else (values[node.args[0]], node.used[1])
-            self.storage.clear(values[node], node.width, kind, used)
-
     def read_row(self, node: Expr, columns: set[int]) -> Values:
         """Read an input, and those of the given columns of the same tensor that come along."""
         tensor, column = node.data
@@ -270,12 +251,7 @@ class Renderer:
         return self.w.fma(a, b, self.w.neg(c) if fused.negate_other else c)
 
     def find_spills(
-        self,
-        schedule: Schedule,
-        sums: dict[Expr, FusedSum],
-        due: Due,
-        registers: int | None = None,
-        given: Mapping[Expr, Given] = MappingProxyType({}),
+        self, schedule: Schedule, sums: dict[Expr, FusedSum], due: Due, registers: int | None = None
     ) -> Spills:
         """Decide which values wait in memory."""
         registers = self.limits.registers if registers is None else registers
@@ -285,7 +261,7 @@ class Renderer:
         operands: list[list[Expr]] = []
         late: set[int] = set()
         for position, node in enumerate(schedule.order):
-            if node in skipped or node.op in ("get", "receive"):
+            if node in skipped or node.op == "get":
                 reads = []
             elif node in sums:
                 reads = [*sums[node].product.args]
@@ -302,9 +278,7 @@ class Renderer:
                 reads += [value for value in self.program.targets[output][start : start + count] if value is not node]
             operands.append(reads)
 
-        def can_reload(node: Expr, position: int) -> bool:
-            if node in given:
-                return position < given[node].end
+        def can_reload(node: Expr) -> bool:
             return node.op == "input" and self.memory.can_reload(node.data[0])
 
-        return find_spills(schedule.order, operands, registers, can_reload, late, self.limits.repeats, given)
+        return find_spills(schedule.order, operands, registers, can_reload, late, self.limits.repeats)

@@ -7,9 +7,8 @@ at hand then; otherwise it was stored, once, and is loaded. Computing again give
 """
 
 import heapq
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import FLOAT
@@ -38,26 +37,13 @@ class Spills:
         return sum(len(nodes) for moved in (self.returns, self.stores) for nodes in moved.values())
 
 
-class Given(NamedTuple):
-    """Where a worker finds a number of another one.
-
-    Attributes:
-        slot: in the memory that they share.
-        end: the first place in its order at which it may be gone.
-    """
-
-    slot: int
-    end: int
-
-
 def find_spills(
     order: Sequence[Expr],
     operands: Sequence[Sequence[Expr]],
     registers: int,
-    can_reload: Callable[[Expr, int], bool],
+    can_reload: Callable[[Expr], bool],
     late: Container[int] = (),
     repeats: int = 0,
-    elsewhere: Iterable[Expr] = (),
 ) -> Spills:
     """Decide what is spilled.
 
@@ -65,12 +51,11 @@ def find_spills(
         order: the nodes as they are computed.
         operands: for each of them, the values it reads; a value written out there counts as read.
         registers: how many values may be alive.
-        can_reload: whether a value can be had again at a position without being stored.
+        can_reload: whether a value can be had again without being stored.
         late: positions of nodes that read what is spilled only if they need it.
         repeats: operations and loads that computing a value again may take.
-        elsewhere: values that are not computed here; they can be had from where they are.
     """
-    return _Allocation(order, operands, registers, can_reload, late, repeats, elsewhere).spills
+    return _Allocation(order, operands, registers, can_reload, late, repeats).spills
 
 
 REPEATABLE = frozenset(("add", "sub", "mul", "neg"))
@@ -84,10 +69,9 @@ class _Allocation:
         order: Sequence[Expr],
         operands: Sequence[Sequence[Expr]],
         registers: int,
-        can_reload: Callable[[Expr, int], bool],
+        can_reload: Callable[[Expr], bool],
         late: Container[int],
         repeats: int,
-        elsewhere: Iterable[Expr],
     ):
         self.spills = Spills()
         self.can_reload, self.repeats = can_reload, repeats
@@ -100,11 +84,11 @@ class _Allocation:
         self.queue: list[tuple[int, int, Expr]] = []  # farthest next use first; an entry may be out of date
         self.upcoming: dict[Expr, int] = {}
         self.stored: set[Expr] = set()
-        self.evicted = dict.fromkeys(elsewhere, 0)  # and where
+        self.evicted: dict[Expr, int] = {}  # and where
 
         for position, node in enumerate(order):
             for operand in dict.fromkeys(operands[position]):
-                if operand in self.evicted and position in late and not can_reload(operand, position):
+                if operand in self.evicted and position in late and not can_reload(operand):
                     self.store(operand)
                     self.spills.late.setdefault(position, []).append(operand)
                     self.advance(operand, position)
@@ -151,21 +135,21 @@ class _Allocation:
 
     def bring_back(self, node: Expr, position: int) -> None:
         """Have a value again before a position."""
-        if not self.can_reload(node, position) and self.work(node, position, self.repeats) > self.repeats:
+        if not self.can_reload(node) and self.work(node, self.repeats) > self.repeats:
             self.store(node)
         self.repeat(node, position)
 
-    def work(self, node: Expr, position: int, most: int) -> int:
+    def work(self, node: Expr, most: int) -> int:
         """Return how many operations and loads bring a value back without storing it; more than `most` if too many."""
         if node in self.resident or node.op == "const" or node.kind != FLOAT:
             return 0
-        if node in self.stored or self.can_reload(node, position):
+        if node in self.stored or self.can_reload(node):
             return 1
-        if node.op not in REPEATABLE or node not in self.reads:
+        if node.op not in REPEATABLE:
             return most + 1
         total = 1
         for operand in self.reads[node]:
-            total += self.work(operand, position, most - total)
+            total += self.work(operand, most - total)
             if total > most:
                 break
         return total
@@ -174,7 +158,7 @@ class _Allocation:
         """Load a value, or compute it and what it needs again."""
         if node in self.resident or node.op == "const" or node.kind != FLOAT:
             return
-        if node not in self.stored and not self.can_reload(node, position):
+        if node not in self.stored and not self.can_reload(node):
             for operand in self.reads[node]:
                 self.repeat(operand, position)
         self.evicted.pop(node, None)

@@ -79,7 +79,9 @@ class Storage(ABC):
             kind: their LLVM type, if they are not floats.
         """
         if self._on_stack + elements > STACK and kind is None:
-            return self.common(elements, 1)
+            place = f"workspace {self._end()}"
+            self.workspace[""] += elements
+            return place
         self._on_stack += elements
         return self.reserve(f"{self.w.name()}.a", elements, kind)
 
@@ -139,13 +141,8 @@ class Storage(ABC):
         """Memory for a stream; on the stack where it fits."""
         if isinstance(length, int):
             return self.array(max(1, length * stream.width))
-        return self.common(stream.width, length)
-
-    def common(self, width: int, length: int | str) -> str:
-        """Memory in the workspace for so many elements, times a number or a run-time integer."""
         place = f"workspace {self._end()}"
-        name, factor = (length, width) if isinstance(length, str) else ("", width * max(1, length))
-        self.workspace[name] = self.workspace.get(name, 0) + factor
+        self.workspace[length] = self.workspace.get(length, 0) + stream.width
         return place
 
     def element(self, buffer: str, index: str, kind: str | None = None, offset: int = 0) -> str:

@@ -252,6 +252,3 @@ construct("accumulate")  # the next version, with a number added to an element
 construct("scan")  # a loop
 construct("implicit")  # values that solve equations
 construct("get", may_be_infinite=True)  # one result of a scan or of an implicit node
-construct("barrier")  # of workers that compute one program together
-construct("send")  # give a value to other workers
-construct("receive")  # a value of another worker

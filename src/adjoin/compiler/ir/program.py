@@ -34,8 +34,6 @@ class TensorSpec:
         steps: None, or of a stream the number of steps, or the name of the run-time integer that holds it.
         shared: of an input: one value for the whole batch. Of an output: summed over the batch.
         table: of an input: read element by element where the data says.
-        groups: of an input, which of its columns are mostly computed with each other, such as those of one limb: of
-            each column its group, from 1 on, or 0 if it is computed with those of all. Empty if nothing is known.
         size: scalars an environment (and step).
     """
 
@@ -44,7 +42,6 @@ class TensorSpec:
     steps: int | str | None = None
     shared: bool = False
     table: bool = False
-    groups: tuple[int, ...] = ()
     size: int = field(init=False, compare=False)
 
     def __post_init__(self):

@@ -23,8 +23,6 @@ class ScanSchedule:
         streams: positions of the input streams that it reads.
         outputs: positions of the output streams that somebody reads.
         schedule: of the body; its targets are the live results, then the live outputs' values.
-        together: whether several workers run it together, as often as any of their environments needs.
-        workers: how many share its steps: each takes every so many-th one.
     """
 
     body: LoopBody
@@ -33,8 +31,6 @@ class ScanSchedule:
     streams: list[int]
     outputs: list[int]
     schedule: "Schedule"
-    together: bool = False
-    workers: int = 1
 
     @property
     def where(self) -> int | None:
@@ -60,12 +56,6 @@ class ScanSchedule:
             [node.args[second + i] for i in self.streams],
             list(node.args[third:]),
         )
-
-    def parameters(self, node: Expr) -> list[tuple[Expr, Expr]]:
-        """The live parameters of what the scan node carries and captures, each with the argument it has at first."""
-        initial, captured, _, _ = self.arguments(node)
-        carry, captures = [self.body.carry[i] for i in self.carry], [self.body.captures[i] for i in self.captures]
-        return [*zip(carry, initial, strict=True), *zip(captures, captured, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,8 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -60,7 +59,6 @@ class Function:
         key: everything that decides what the function computes; with it, a process that finds the kernel in the cache
             does not trace. See `stored`.
         together: names of inputs whose gradients are wanted in many mixes, which one kernel serves. See `Kernel.pull`.
-        groups: of inputs, which of their columns are computed with each other; see `TensorSpec`.
 
     Attributes:
         kernel: the compiled program and its derivatives.
@@ -72,15 +70,10 @@ class Function:
         inputs: dict[str, Any],
         key: tuple[Any, ...] | None = None,
         together: Collection[str] = (),
-        groups: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     ):
         self.name = getattr(traced, "__name__", "function")
         self._integers = [name for name, shape in inputs.items() if shape is Integer or isinstance(shape, Integer)]
-        self._specs = [
-            replace(_spec(self.name, name, shape), groups=groups.get(name, ()))
-            for name, shape in inputs.items()
-            if name not in self._integers
-        ]
+        self._specs = [_spec(self.name, name, shape) for name, shape in inputs.items() if name not in self._integers]
         self._names = list(inputs)
         if not self._specs:
             raise TraceError(f"{self.name}: name at least one input and its shape, as in @adjoin.function(q=7)")

@@ -3,13 +3,8 @@
 from adjoin.compiler.codegen.layout import Layout
 from adjoin.compiler.codegen.renderer import Limits, Rendered, Renderer
 from adjoin.compiler.codegen.storage import Storage
-from adjoin.compiler.codegen.team.affinity import affinity_of
-from adjoin.compiler.codegen.team.fission import split_loops
-from adjoin.compiler.codegen.team.parts import make_parts
-from adjoin.compiler.codegen.team.placement import choose_homes, divide
-from adjoin.compiler.codegen.team.renderer import PartRenderer, rows_of
 from adjoin.compiler.codegen.writer import Lane, Writer
-from adjoin.compiler.ir.program import Program, TensorSpec
+from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cuda.staging import WARP, StagingMemory
 
 REGISTERS = 240  # 32-bit values that every program keeps alive; faster to compile and to run than unlimited
@@ -54,27 +49,19 @@ class LocalStorage(Storage):
         return name
 
 
-def render(program: Program, lane: Lane, warps: int = 1) -> Rendered:
-    """The kernel that takes the words of its layout as arguments.
-
-    Args:
-        program: what it computes.
-        lane: the type of a scalar.
-        warps: how many work on the same environments.
-    """
+def render(program: Program, lane: Lane) -> Rendered:
+    """The kernel that takes the words of its layout as arguments."""
     layout = Layout.of(program)
     w = Writer(lane)
     words = [f"%w{i}" for i in range(layout.words)]
     storage, memory = LocalStorage(w, layout, words), StagingMemory(w, layout, words)
+    renderer = Renderer(program, w, memory, storage, Limits(REGISTERS * 32 // lane.bits, BLOCK, REPEATS))
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
     warp = w.emit(f"lshr i32 {thread}, 5")
-    rows, within, offset = size, w.emit(f"sub i32 {thread}, {lane_index}"), w.emit(f"mul i32 {warp}, SHARED")
-    if warps > 1:
-        rows, within, offset = str(WARP), "0", "0"
-    patch = len(w.lines) - 1
-    block_start = w.emit(f"mul i64 {w.emit(f'zext i32 {block} to i64')}, {w.emit(f'zext i32 {rows} to i64')}")
-    first = w.emit(f"add i64 {block_start}, {w.emit(f'zext i32 {within} to i64')}")
+    block_start = w.emit(f"mul i64 {w.emit(f'zext i32 {block} to i64')}, {w.emit(f'zext i32 {size} to i64')}")
+    warp_start = w.emit(f"sub i32 {thread}, {lane_index}")
+    first = w.emit(f"add i64 {block_start}, {w.emit(f'zext i32 {warp_start} to i64')}")
     batch = words[layout.batch]
     outside = w.emit(f"icmp sge i64 {first}, {batch}")
     w.line(f"  br i1 {outside}, label %done, label %inside")
@@ -82,66 +69,25 @@ def render(program: Program, lane: Lane, warps: int = 1) -> Rendered:
     last = w.emit(f"sub i64 {w.emit(f'sub i64 {batch}, {first}')}, 1")
     last = w.intrinsic("llvm.smin.i64", "i64", ("i64", last), ("i64", str(WARP)))
     limit = w.emit(f"trunc i64 {last} to i32")
+    offset = w.emit(f"mul i32 {warp}, SHARED")
+    patch = len(w.lines) - 1
     base = w.emit(f"getelementptr {lane.scalar}, ptr addrspace(3) @shared, i32 {offset}")
     memory.begin(lane_index, first, limit, base)
     storage.begin(first, lane_index)
     storage.hide_zero()
     live = set(program.schedule.order)
-    inputs = [
+    rows = [
         (i, spec)
         for i, (spec, nodes) in enumerate(zip(program.inputs, program.sources, strict=True))
         if not spec.shared and spec.steps is None and not spec.table and not live.isdisjoint(nodes)
     ]
-    limits = Limits(REGISTERS * 32 // lane.bits, BLOCK, REPEATS)
-    if warps > 1:
-        renderer, shared = _team(program, w, storage, memory, inputs, limits, warp, warps)
-    else:
-        memory.fetch(memory.choose(inputs))
-        renderer = Renderer(program, w, memory, storage, limits)
-        renderer.choose_order()
-        renderer.run()
-        shared = memory.offset
-    w.lines[patch] = w.lines[patch].replace("SHARED", str(shared))
+    memory.fetch(rows)
+    renderer.choose_order()
+    renderer.run()
+    w.lines[patch] = w.lines[patch].replace("SHARED", str(memory.offset))
     w.line("  br label %done")
     w.label("done")
     w.line("  ret void")
     head = f"define ptx_kernel void @kernel({', '.join(f'i64 {word}' for word in words)}) #0 {{"
-    external = f"@shared = external addrspace(3) global [0 x {lane.scalar}], align 16\n"
-    return renderer.finish(head, external, f"attributes #0 = {{ nounwind }}\n{METADATA}", shared)
-
-
-def _team(
-    program: Program,
-    w: Writer,
-    storage: LocalStorage,
-    memory: StagingMemory,
-    inputs: list[tuple[int, TensorSpec]],
-    limits: Limits,
-    warp: str,
-    warps: int,
-) -> tuple[Renderer, int]:
-    """Write the code of each warp of a team; return one of their renderers, and the shared memory of the team."""
-    program = split_loops(program)
-    affinity, rows = affinity_of(program), rows_of(program, memory)
-    homes = choose_homes(program.schedule, affinity, warps)
-    pieces = [program.targets[i][start : start + count] for i, start, count in rows]
-    parts, slots = make_parts(divide(program.schedule, affinity, homes, warps, pieces))
-    chosen = memory.choose(inputs)
-    memory.lend(slots, storage)
-    memory.worker = w.emit(f"zext i32 {warp} to i64")
-    cases = " ".join(f"i32 {k}, label %worker.{k}" for k in range(1, warps))
-    w.line(f"  switch i32 {warp}, label %worker.0 [ {cases} ]")
-    places: dict[object, str] = {}
-    renderer, offset = None, memory.offset
-    for k, part in enumerate(parts):
-        w.label(f"worker.{k}")
-        own = memory.for_worker(offset)
-        own.fetch(chosen[k::warps])
-        own.wait_for_workers()
-        renderer = PartRenderer(program, w, own, own, storage, limits, part, rows, places, renderer)
-        renderer.run()
-        if k < warps - 1:
-            w.line("  br label %done")
-        offset = own.offset
-    assert renderer is not None
-    return renderer, offset
+    shared = f"@shared = external addrspace(3) global [0 x {lane.scalar}], align 16\n"
+    return renderer.finish(head, shared, f"attributes #0 = {{ nounwind }}\n{METADATA}", memory.offset)

@@ -4,7 +4,6 @@ LLVM writes PTX; `assembler.py` makes machine code of it, which is what the cach
 """
 
 import ctypes
-import os
 import re
 import struct
 import threading
@@ -25,14 +24,11 @@ from adjoin.compiler.runtime.cuda.frame import render
 from adjoin.compiler.runtime.cuda.launcher import enqueue, pack_head
 from adjoin.compiler.runtime.cuda.staging import WARP
 from adjoin.compiler.runtime.llvm import machine, parse
-from adjoin.errors import CompileError, InputError
+from adjoin.errors import CompileError
 
 KNOWN = (70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120)  # virtual architectures to write PTX for
 SMALL_BATCH = 1 << 15  # environments up to which one warp a block spreads the batch best over the multiprocessors
 STATIC_SHARED = 48 << 10  # bytes of shared memory a block may have without being asked for
-TEAM = "ADJOIN_WARPS"  # the variable that says how many warps work on the same environments
-TEAM_BATCH = 1 << 13  # environments up to which they do, because fewer leave multiprocessors with next to nothing to do
-TEAM_MOST = 16
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -42,11 +38,9 @@ class CudaTarget:
 
     Attributes:
         capability: compute capability, 90 for 9.0.
-        warps: how many work on the same environments.
     """
 
     capability: int
-    warps: int = 1
 
     def __post_init__(self):
         if self.capability < KNOWN[0]:
@@ -68,7 +62,7 @@ class CudaTarget:
 
     def render(self, program: Program, lane: Lane) -> Rendered:
         """Return the text of the kernel."""
-        return render(program, lane, self.warps)
+        return render(program, lane)
 
     def ptx(self, text: str) -> str:
         """Return a kernel's text as PTX, translated without optimization: the assembler optimizes."""
@@ -80,25 +74,6 @@ class CudaTarget:
         return assemble_ptx(self.ptx(rendered.text), self.capability)
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """A kernel on a GPU.
-
-    Attributes:
-        binary: its code.
-        module: what holds it there.
-        function: its handle.
-        tile: bytes of shared memory for the environments of a warp.
-        most: how many times so many environments a block may have.
-    """
-
-    binary: Binary
-    module: ctypes.c_void_p
-    function: int
-    tile: int
-    most: int
-
-
 class CudaKernel:
     """A program for one float format on one GPU, compiled at the first launch."""
 
@@ -108,19 +83,11 @@ class CudaKernel:
         self.device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
         self.cache = cache or Cache()
         self._lock = threading.Lock()
-        self._loaded: dict[int, _Loaded] = {}
-        layout = Layout.of(program)
-        self._words = layout.words
-        self._pack_addresses = struct.Struct(f"{layout.tensors + 2}q").pack  # the stream, tensors, the workspace
-        self._pack_constants = struct.Struct(f"{layout.words - layout.tensors - 1}q").pack
+        self._function: int | None = None
 
     def partial_sums(self, batch: int) -> int:
         """Return one row per warp."""
         return -(-batch // WARP)
-
-    def warps(self, batch: int) -> int:
-        """Return how many warps work on the same environments of a batch."""
-        return team() if batch <= TEAM_BATCH and any(spec.groups for spec in self.program.inputs) else 1
 
     def launch(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], batch: int, integers: Sequence[int]
@@ -139,17 +106,15 @@ class CudaKernel:
 
     def _launcher(self, strides: Sequence[int], batch: int, integers: Sequence[int]) -> PreparedLaunch:
         """A launch of the addresses of the tensors."""
-        warps = self.warps(batch)
-        loaded = self._load(warps)
+        function = self._load()
         device, pack = self.device.index, self._pack_addresses
-        groups = 1 if warps > 1 or batch <= SMALL_BATCH else loaded.most
-        blocks, threads = -(-batch // (groups * WARP)), groups * warps * WARP
-        launcher = ctypes.cast(driver().cuLaunchKernel, ctypes.c_void_p).value or 0
-        head = pack_head(launcher, loaded.function, blocks, threads, loaded.tile * groups, self._words)
+        warps = 1 if batch <= SMALL_BATCH else self._warps
+        blocks = -(-batch // (warps * WARP))
+        head = pack_head(self._driver_launch, function, blocks, warps * WARP, self._tile * warps, self._words)
         constants = self._pack_constants(*strides, *integers, batch)
         workspace = None
-        if any(loaded.binary.workspace.values()):
-            elements = loaded.binary.workspace_elements(self.program.integers, integers)
+        if self._needs_workspace:
+            elements = self._binary.workspace_elements(self.program.integers, integers)
             dtype = torch.float32 if self.bits == 32 else torch.float64
             count = elements * (-(-batch // WARP) * WARP)
             workspace = torch.empty((), dtype=dtype, device=self.device).expand(count)
@@ -170,36 +135,35 @@ class CudaKernel:
 
         return launch_addresses
 
-    def _load(self, warps: int) -> _Loaded:
-        """Return the kernel for so many warps, compiled and loaded when first asked for."""
-        if warps in self._loaded:
-            return self._loaded[warps]
+    def _load(self) -> int:
+        """Return the handle of the function, compiled and loaded when first asked for."""
+        if self._function is not None:
+            return self._function
         with self._lock:
-            if warps in self._loaded:
-                return self._loaded[warps]
+            if self._function is not None:
+                return self._function
             major, minor = torch.cuda.get_device_capability(self.device)
-            target = CudaTarget(major * 10 + minor, warps)
+            target = CudaTarget(major * 10 + minor)
             (lane,) = target.lanes(self.bits)
             binary: Binary = build(self.program, lane, target, self.cache)
-            tile = binary.shared * self.bits // 8
             with torch.cuda.device(self.device):
                 torch.cuda.current_stream()  # the context exists from here on
                 module, function = ctypes.c_void_p(), ctypes.c_void_p()
                 check(driver().cuModuleLoadData(ctypes.byref(module), binary.code))
                 check(driver().cuModuleGetFunction(ctypes.byref(function), module, b"kernel"))
+                tile = binary.shared * self.bits // 8
+                self._warps = max(1, min(4, STATIC_SHARED // tile)) if tile else 4
                 if tile > STATIC_SHARED:
                     check(driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
-            most = max(1, min(4, STATIC_SHARED // tile)) if tile else 4
-            self._loaded[warps] = _Loaded(binary, module, function.value or 0, tile, most)
-            return self._loaded[warps]
-
-
-def team() -> int:
-    """Return how many warps the user lets work on the same environments."""
-    asked = os.environ.get(TEAM, "1")
-    if not asked.isdecimal() or not 1 <= int(asked) <= TEAM_MOST:
-        raise InputError(f"{TEAM} must be a number of warps from 1 to {TEAM_MOST}, got {asked!r}")
-    return int(asked)
+            self._binary, self._tile = binary, tile
+            layout = Layout.of(self.program)
+            self._words = layout.words
+            self._pack_addresses = struct.Struct(f"{layout.tensors + 2}q").pack  # the stream, tensors, the workspace
+            self._pack_constants = struct.Struct(f"{layout.words - layout.tensors - 1}q").pack
+            self._needs_workspace = any(binary.workspace.values())
+            self._driver_launch = ctypes.cast(driver().cuLaunchKernel, ctypes.c_void_p).value or 0
+            self._module, self._function = module, function.value or 0
+            return self._function
 
 
 def executable(program: Program, bits: int, device: torch.device) -> CudaKernel:

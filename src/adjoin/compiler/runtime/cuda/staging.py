@@ -5,23 +5,18 @@ every address is a constant away from one of the thread's own: no instruction is
 last warp of a batch, rows that are apart or the same for all) each thread moves its own row.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple
 
 from adjoin.compiler.codegen.layout import Layout
-from adjoin.compiler.codegen.storage import Storage
 from adjoin.compiler.codegen.writer import Writer
-from adjoin.compiler.ir.kinds import BOOL, FLOAT
 from adjoin.compiler.ir.program import TensorSpec
 
 WARP = 32  # threads
 WIDE = 128  # bits that a thread moves at once, where rows are made of such units
 WHOLE = 40  # elements up to which a row is moved in one piece
 RESIDENT = 96 << 10  # bytes of shared memory a warp that inputs may occupy; an input too many passes through the tile
-EXCHANGE = 64 << 10  # bytes of shared memory up to which the warps of a team give each other values in it
 
 
 @dataclass(frozen=True)
@@ -43,22 +38,6 @@ class Pattern:
     extent: int
 
 
-class Resident(NamedTuple):
-    """A row input in shared memory.
-
-    Attributes:
-        tensor: its position.
-        spec: what it is.
-        base: where its tile begins.
-        pattern: how it is moved.
-    """
-
-    tensor: int
-    spec: TensorSpec
-    base: int
-    pattern: Pattern
-
-
 class StagingMemory:
     """Access to tensors through a warp's own piece of shared memory; see `codegen.memory.Memory`.
 
@@ -73,83 +52,32 @@ class StagingMemory:
         self.offset = 0  # elements of shared memory a warp, as far as given out
         self.tile: int | None = None
         self.resident: dict[int, tuple[int, str]] = {}  # where the tile of an input begins, and the thread's row in it
-        self.worker = "0"
+        self.bases: dict[tuple[int, str | None], str] = {}
 
     def begin(self, lane_index: str, first: str, limit: str, warp_base: str) -> None:
         """Take over the thread's place: lane, the warp's first row, its last valid row offset, its shared memory."""
         self.lane_index, self.first, self.limit, self.warp_base = lane_index, first, limit, warp_base
         self.full = self.writer.emit(f"icmp sge i32 {limit}, {WARP - 1}")
 
-    def choose(self, tensors: Sequence[tuple[int, TensorSpec]]) -> list[Resident]:
-        """Give row inputs their places in shared memory, as far as there is room."""
-        chosen: list[Resident] = []
+    def fetch(self, tensors: Sequence[tuple[int, TensorSpec]]) -> None:
+        """Bring whole row inputs into shared memory: every global load is under way before the first is awaited."""
+        w, chosen, follow = self.writer, [], self.full
         for tensor, spec in tensors:
             pattern = self._pattern(spec.size, 0, spec.size)
-            if (self.offset + pattern.extent) * self.writer.lane.bits // 8 <= RESIDENT:
-                chosen.append(Resident(tensor, spec, self.offset, pattern))
+            if (self.offset + pattern.extent) * w.lane.bits // 8 <= RESIDENT:
+                chosen.append((tensor, spec, self.offset, pattern))
                 self.resident[tensor] = self.offset, pattern.mine
                 self.offset += self._aligned(pattern.extent)
-        return chosen
-
-    def fetch(self, chosen: Sequence[Resident]) -> None:
-        """Bring row inputs to their places: every global load is under way before the first is awaited."""
-        if not chosen:
-            return
-        w, follow = self.writer, self.full
-        for tensor, spec, _, _ in chosen:
-            follow = w.emit(f"and i1 {follow}, {self._rows_follow(tensor, spec)}")
-        together, apart = self._branch(follow)
-        w.label(together)
-        pending = [move for tensor, _, base, pattern in chosen for move in self._gather(tensor, base, pattern)]
-        self._commit(pending, apart)
-        pending = []
-        for tensor, spec, base, pattern in chosen:
-            pending += self._gather_own(tensor, range(spec.size), 0, base, pattern, None)
-        self._commit(pending, None)
-
-    def for_worker(self, offset: int) -> "StagingMemory":
-        """Return the same with a tile of its own, for one warp of a team.
-
-        Args:
-            offset: elements of shared memory given out so far.
-        """
-        other = copy.copy(self)
-        other.offset, other.tile = offset, None
-        return other
-
-    def lend(self, slots: int, storage: Storage) -> None:
-        """Reserve memory in which the warps of a team give each other so many values of each environment.
-
-        It is shared memory as far as there is room, and the workspace from there on.
-        """
-        room = max(0, EXCHANGE * 8 // self.writer.lane.bits - self.offset)
-        self.slots, self.within = self.offset, min(slots, room // WARP)
-        self.offset += self.within * WARP
-        self.storage, self.beyond = storage, storage.common(slots - self.within, 1) if slots > self.within else ""
-
-    def send(self, slot: int, value: str, kind: str) -> None:
-        """Put a value where other warps find it."""
-        w = self.writer
-        if kind == BOOL:
-            value = w.emit(f"zext i1 {value} to i32")
-        scalar = w.lane.scalar if kind == FLOAT else "i32"
-        w.line(f"  store {scalar} {value}, {self._slot(slot)}")
-
-    def receive(self, slot: int, kind: str = FLOAT) -> str:
-        """Return a value of another warp."""
-        w, scalar = self.writer, self.writer.lane.scalar if kind == FLOAT else "i32"
-        value = w.emit(f"load {scalar}, {self._slot(slot)}")
-        return w.emit(f"icmp ne i32 {value}, 0") if kind == BOOL else value
-
-    def any(self, condition: str) -> str:
-        """Return whether an i1 holds in any environment of the team, which every warp of it has a thread for."""
-        return self.writer.intrinsic("llvm.nvvm.vote.any.sync", "i1", ("i32", "-1"), ("i1", condition))
-
-    def wait_for_workers(self) -> None:
-        """Wait for all warps of the team."""
-        self._barrier()
-        self.writer.declarations.add("declare void @llvm.nvvm.barrier0() convergent")
-        self.writer.line("  call void @llvm.nvvm.barrier0()")
+                follow = w.emit(f"and i1 {follow}, {self._rows_follow(tensor, spec)}")
+        if chosen:
+            together, apart = self._branch(follow)
+            w.label(together)
+            pending = [move for tensor, _, base, pattern in chosen for move in self._gather(tensor, base, pattern)]
+            self._commit(pending, apart)
+            pending = []
+            for tensor, spec, base, pattern in chosen:
+                pending += self._gather_own(tensor, range(spec.size), 0, base, pattern, None)
+            self._commit(pending, None)
 
     def loads_at_start(self, tensor: int, spec: TensorSpec) -> bool:
         """Return whether an input has no place in shared memory, and passes through the tile at the start."""
@@ -346,12 +274,6 @@ class StagingMemory:
         for i, value in enumerate(values):
             packed = self.writer.emit(f"insertelement {kind} {packed}, {self.writer.lane.scalar} {value}, i32 {i}")
         return packed
-
-    def _slot(self, slot: int) -> str:
-        """Return the typed address of a value that warps of a team give each other."""
-        if slot >= self.within:
-            return self.storage.element(self.beyond, str(slot - self.within))
-        return f"ptr addrspace(3) {self._shared(self.lane_index, self.slots + slot * WARP)}"
 
     def _aligned(self, elements: int) -> int:
         """Return a number of elements that ends where a unit does."""
