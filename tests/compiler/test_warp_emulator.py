@@ -13,6 +13,7 @@ from warp_emulator import DONE, SUPPORTED, EmulatedBackend, EmulatedKernel
 
 import adjoin
 from adjoin.compiler.autodiff.derivatives import vjp
+from adjoin.compiler.codegen import spill
 from adjoin.compiler.ir.program import TensorSpec, trace
 from adjoin.compiler.runtime import backend
 from adjoin.compiler.runtime.cuda import frame
@@ -57,8 +58,12 @@ def test_gradients_of_random_programs(seed):
     check(program, inputs, INTEGERS)
 
 
-def test_values_that_wait_in_memory(monkeypatch):
-    monkeypatch.setattr(frame, "REGISTERS", 8)
+@pytest.mark.parametrize("large", [0, 1 << 30])
+def test_values_that_wait_in_memory(monkeypatch, large):
+    monkeypatch.setattr(frame, "REGISTERS", 8 if large else 8 + frame.UNDER_WAY)
+    monkeypatch.setattr(frame, "LARGE_PROGRAM", large)
+    for name, value in (("FAR", 50), ("LONG", 0)):
+        monkeypatch.setattr(spill, name, value)
     monkeypatch.setattr(frame, "BLOCK", 32)
     check(random_program(1, GRAPHS), make_inputs(1, batch=40), INTEGERS)
 

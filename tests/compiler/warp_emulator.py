@@ -66,6 +66,13 @@ define void @begin() noinline {
 }
 define i32 @read_tid() noinline { %x = load i32, ptr @number ret i32 %x }
 define i32 @read_ctaid() noinline { %x = load i32, ptr @block ret i32 %x }
+define i32 @read_lanes_below() noinline {
+  %number = load i32, ptr @number
+  %me = and i32 %number, 31
+  %bit = shl i32 1, %me
+  %below = sub i32 %bit, 1
+  ret i32 %below
+}
 define i32 @read_ntid() noinline { %x = load i32, ptr @threads ret i32 %x }
 define i32 @exchange(i32 %mask, i32 %value, i32 %lanes, i32 %bounds) noinline {
   %me = load i32, ptr @number
@@ -131,6 +138,7 @@ _NAMES = {
     "llvm.nvvm.read.ptx.sreg.tid.x": "read_tid",
     "llvm.nvvm.read.ptx.sreg.ctaid.x": "read_ctaid",
     "llvm.nvvm.read.ptx.sreg.ntid.x": "read_ntid",
+    "llvm.nvvm.read.ptx.sreg.lanemask.lt": "read_lanes_below",
     "llvm.nvvm.shfl.sync.bfly.i32": "exchange",
     "llvm.nvvm.shfl.sync.idx.i32": "from_lane",
     "llvm.nvvm.vote.ballot.sync": "vote",
@@ -143,6 +151,7 @@ def for_this_processor(text: str, words: int) -> str:
     text = re.sub(r" addrspace\(\d\)", "", text)
     text = text.replace("define ptx_kernel void", "define void")
     text = text.replace("call void @llvm.nvvm.bar.warp.sync(i32 -1)", "call void @wait()")
+    text = re.sub(r'^ *call void asm sideeffect "prefetch.*\n', "", text, flags=re.MULTILINE)
     text = re.sub(r"^declare .*@llvm\.nvvm.*\n", "", text, flags=re.MULTILINE)
     for theirs, ours in _NAMES.items():
         text = text.replace(f"@{theirs}(", f"@{ours}(")

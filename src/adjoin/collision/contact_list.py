@@ -53,7 +53,11 @@ MOST_PARTS = 2**31 - 1
 """How many parts of a shape are visited at most: all of them."""
 
 TOGETHER = 4
-"""Pairs whose bounding spheres are looked at together."""
+"""Pairs whose bounding spheres are looked at together in a loop over tables."""
+
+LISTED = 16
+"""Pairs with code of their own that are looked at together, and listed if one is near: a processor that has to wait for
+its instructions does so after each jump."""
 
 
 class Group(NamedTuple):
@@ -427,8 +431,8 @@ def near_pairs(
         lists = []
         for group, found in zip(groups, carry, strict=True):
             last = group.first + group.size
-            for start in range(group.first, last, TOGETHER):
-                block = range(start, min(start + TOGETHER, last))
+            for start in range(group.first, last, LISTED):
+                block = range(start, min(start + LISTED, last))
                 near = [is_near(index, group.kinds) for index in block]
 
                 def claim(found: Any, block: range = block, near: list[Any] = near) -> Any:

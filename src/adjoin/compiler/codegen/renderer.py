@@ -61,12 +61,14 @@ class Limits:
         registers: values that stay alive.
         block: nodes of a basic block.
         repeats: operations that computing a value again may take instead of keeping it in memory.
+        early: nodes before its use at which a value is loaded from memory again.
         part: nodes of a loop or branch from which on it is a function of its own, see `outline`.
     """
 
     registers: int | None = None
     block: int | None = None
     repeats: int = 0
+    early: int = 0
     part: int | None = None
 
 
@@ -195,6 +197,10 @@ class Renderer:
                 label = self.w.name()[1:]
                 self.w.line(f"  br i1 %never, label %done, label %{label}")  # a plain jump would be merged away
                 self.w.label(label)
+            for spilled in spills.fetches.get(position, ()):
+                self.storage.fetch(slots[spilled])
+            for spilled in spills.loads.get(position, ()):
+                values[spilled] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[spilled])}")
             for spilled in spills.returns.get(position, ()):
                 if spilled in slots:
                     values[spilled] = self.w.emit(f"load {self.w.lane.float}, {self.storage.slot(slots[spilled])}")
@@ -281,4 +287,5 @@ class Renderer:
         def can_reload(node: Expr) -> bool:
             return node.op == "input" and self.memory.can_reload(node.data[0])
 
-        return find_spills(schedule.order, operands, registers, can_reload, late, self.limits.repeats)
+        repeats, early = self.limits.repeats, self.limits.early
+        return find_spills(schedule.order, operands, registers, can_reload, late, repeats, early)

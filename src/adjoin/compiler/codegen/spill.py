@@ -4,6 +4,10 @@ LLVM's and NVIDIA's own allocators come to much the same result, in a time that 
 length and more; given short live ranges they are fast. When registers run out, the value whose next use is farthest
 away gives up its own (Belady's rule). Before that use it is computed again where few operations suffice, with what is
 at hand then; otherwise it was stored, once, and is loaded. Computing again gives the same bits.
+
+A processor that runs in order waits for what it loads. It has company while it does if values are loaded some nodes
+before they are used; and if a value was not touched for long, so that no cache has it, the caches are asked for it
+still earlier.
 """
 
 import heapq
@@ -13,19 +17,27 @@ from dataclasses import dataclass, field
 from adjoin.compiler.ir.graph import Expr
 from adjoin.compiler.ir.kinds import FLOAT
 
+FAR = 2000  # nodes after which a cache near a processor has forgotten a value
+LONG = 25_000  # nodes of an order from which on it pays to ask for what was forgotten; gradients have such
+FETCHED = 3  # times as early as values are loaded, caches are asked for those they have forgotten
+
 
 @dataclass(eq=False)
 class Spills:
     """What to move at each position of an order of nodes.
 
     Attributes:
-        returns: before the node there, bring these back, in this order: from memory those that are stored, from their
-            tensor the inputs; the others are computed again.
+        fetches: before the node there, ask the caches for the memory of these.
+        loads: before it, load these for a node that comes later.
+        returns: before it, bring these back, in this order: from memory those that are stored, from their tensor the
+            inputs; the others are computed again.
         stores: after it, store these.
         frees: after it, nobody needs the memory of these any more.
         late: the node there may read these from memory itself.
     """
 
+    fetches: dict[int, list[Expr]] = field(default_factory=dict)
+    loads: dict[int, list[Expr]] = field(default_factory=dict)
     returns: dict[int, list[Expr]] = field(default_factory=dict)
     stores: dict[int, list[Expr]] = field(default_factory=dict)
     frees: dict[int, list[Expr]] = field(default_factory=dict)
@@ -36,6 +48,30 @@ class Spills:
         """Return how much is moved or computed again."""
         return sum(len(nodes) for moved in (self.returns, self.stores) for nodes in moved.values())
 
+    def hasten(self, order: Sequence[Expr], early: int) -> None:
+        """Load stored values so many nodes before they are used, but not before a loop in front of that."""
+        touched: dict[Expr, int] = {}  # stored values, and where their memory was last stored to or loaded from
+        start = 0
+        for position, node in enumerate(order):
+            here = []
+            for value in self.returns.pop(position, ()):
+                if value not in touched:
+                    here.append(value)
+                    continue
+                first = max(touched[value] + 1, start)
+                if position - touched[value] > FAR and len(order) >= LONG:
+                    self.fetches.setdefault(max(first, position - FETCHED * early), []).append(value)
+                self.loads.setdefault(max(first, position - early), []).append(value)
+                touched[value] = position
+            if here:
+                self.returns[position] = here
+            if node.op == "scan":
+                start = position + 1
+            for value in self.frees.get(position, ()):
+                del touched[value]
+            for value in self.stores.get(position, ()):
+                touched[value] = position
+
 
 def find_spills(
     order: Sequence[Expr],
@@ -44,6 +80,7 @@ def find_spills(
     can_reload: Callable[[Expr], bool],
     late: Container[int] = (),
     repeats: int = 0,
+    early: int = 0,
 ) -> Spills:
     """Decide what is spilled.
 
@@ -54,8 +91,12 @@ def find_spills(
         can_reload: whether a value can be had again without being stored.
         late: positions of nodes that read what is spilled only if they need it.
         repeats: operations and loads that computing a value again may take.
+        early: how many nodes before its use a value is loaded.
     """
-    return _Allocation(order, operands, registers, can_reload, late, repeats).spills
+    spills = _Allocation(order, operands, registers, can_reload, late, repeats).spills
+    if early:
+        spills.hasten(order, early)
+    return spills
 
 
 REPEATABLE = frozenset(("add", "sub", "mul", "neg"))

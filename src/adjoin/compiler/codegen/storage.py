@@ -135,6 +135,10 @@ class Storage(ABC):
         place = self.w.emit(f"getelementptr {self.w.lane.float}, {self.stack} {self.spilled}, i64 {slot}")
         return f"{self.stack} {place}"
 
+    def fetch(self, slot: int) -> None:
+        """Ask the caches for a slot that is loaded soon, where a backend can."""
+        return
+
     # Streams between loops --------------------------------------------------------------------------------------------
 
     def buffer(self, stream: Expr, length: int | str) -> str:

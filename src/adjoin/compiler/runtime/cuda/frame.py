@@ -8,6 +8,9 @@ from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.cuda.staging import WARP, StagingMemory
 
 REGISTERS = 240  # 32-bit values that every program keeps alive; faster to compile and to run than unlimited
+LARGE_PROGRAM = 30_000  # operations from which on a warp waits for memory more than for anything else
+EARLY = 96  # nodes that take about as long as a load from the second cache
+UNDER_WAY = 20  # registers for what is loaded early
 REPEATS = 16  # operations that take less time than a value's way to memory and back
 METADATA = '!0 = !{}\n!1 = distinct !{!1, !2}\n!2 = !{!"llvm.loop.unroll.disable"}'
 BLOCK = 4000  # nodes of a basic block
@@ -42,6 +45,20 @@ class LocalStorage(Storage):
         kind = f"[{WARP} x {self.w.lane.float}]"
         return f"ptr addrspace(1) {self.w.emit(f'getelementptr {kind}, ptr addrspace(1) {self.base}, i64 {index}')}"
 
+    def hide_zero(self) -> None:
+        """Make the zero of what differs between threads: the assembler drops fetches from where all look."""
+        super().hide_zero()
+        self.prologue.append("  %lanes.below = call i32 @llvm.nvvm.read.ptx.sreg.lanemask.lt()")
+        self.prologue.append("  %none.below = lshr i32 %lanes.below, 31")
+        self.prologue.append("  %apart = zext i32 %none.below to i64")
+        self.w.declarations.add("declare i32 @llvm.nvvm.read.ptx.sreg.lanemask.lt()")
+        self.zero = "%apart"
+
+    def fetch(self, slot: int) -> None:
+        """Ask the cache of the multiprocessor for a slot."""
+        place = self.w.emit(f"ptrtoint {self.slot(slot)} to i64")
+        self.w.line(f'  call void asm sideeffect "prefetch.local.L1 [$0];", "l"(i64 {place})')
+
     def reserve(self, name: str, elements: int, kind: str | None = None) -> str:
         """Allocate local memory under a name, at the start of the kernel."""
         super().reserve(f"{name}.generic", elements, kind)
@@ -55,7 +72,9 @@ def render(program: Program, lane: Lane) -> Rendered:
     w = Writer(lane)
     words = [f"%w{i}" for i in range(layout.words)]
     storage, memory = LocalStorage(w, layout, words), StagingMemory(w, layout, words)
-    renderer = Renderer(program, w, memory, storage, Limits(REGISTERS * 32 // lane.bits, BLOCK, REPEATS))
+    under_way, early = (UNDER_WAY, EARLY) if program.operations >= LARGE_PROGRAM else (0, 0)
+    limits = Limits((REGISTERS - under_way) * 32 // lane.bits, BLOCK, REPEATS, early)
+    renderer = Renderer(program, w, memory, storage, limits)
     thread, block, size = (w.intrinsic(f"llvm.nvvm.read.ptx.sreg.{name}.x", "i32") for name in ("tid", "ctaid", "ntid"))
     lane_index = w.emit(f"and i32 {thread}, {WARP - 1}")
     warp = w.emit(f"lshr i32 {thread}, 5")

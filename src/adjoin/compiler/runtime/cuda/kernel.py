@@ -29,7 +29,10 @@ from adjoin.errors import CompileError
 KNOWN = (70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 120)  # virtual architectures to write PTX for
 SMALL_BATCH = 1 << 15  # environments up to which one warp a block spreads the batch best over the multiprocessors
 STATIC_SHARED = 48 << 10  # bytes of shared memory a block may have without being asked for
-_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+DEFAULT = -1  # the driver chooses
+BLOCK_SHARED = 1 << 10  # bytes of shared memory that the driver takes for each block
+_LOCAL, _MAX_DYNAMIC_SHARED, _CARVEOUT = 3, 8, 9  # CU_FUNC_ATTRIBUTE_...: LOCAL_SIZE_BYTES and so on
+_MULTIPROCESSORS, _MULTIPROCESSOR_SHARED = 16, 81  # CU_DEVICE_ATTRIBUTE_...
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class CudaKernel:
         warps = 1 if batch <= SMALL_BATCH else self._warps
         blocks = -(-batch // (warps * WARP))
         head = pack_head(self._driver_launch, function, blocks, warps * WARP, self._tile * warps, self._words)
+        carveout = self._choose_carveout(blocks, warps)
         constants = self._pack_constants(*strides, *integers, batch)
         workspace = None
         if self._needs_workspace:
@@ -124,6 +128,9 @@ class CudaKernel:
         def launch_addresses(addresses: Iterable[int]) -> None:
             space = None if workspace is None else torch.empty_like(workspace)
             place = 0 if space is None else space.data_ptr()
+            if self._carveout != carveout:
+                check(driver().cuFuncSetAttribute(ctypes.c_void_p(function), _CARVEOUT, carveout))
+                self._carveout = carveout
             record = head + pack(current_stream(device), *addresses, place) + constants
             if current_device() == device:
                 status = launch(record)
@@ -134,6 +141,29 @@ class CudaKernel:
                 check(status)
 
         return launch_addresses
+
+    def _choose_carveout(self, blocks: int, warps: int) -> int:
+        """Return how much of a multiprocessor's memory is shared, %; the rest caches what registers cannot hold.
+
+        It is what its blocks need. The driver would choose as much as the most blocks could need that fit on one.
+        """
+        if not self._caches:
+            return DEFAULT
+        here = min(self._fitting[warps], -(-blocks // self._device_attribute(_MULTIPROCESSORS)))
+        needed = here * (self._tile * warps + BLOCK_SHARED)
+        return min(100, -(-100 * needed // self._device_attribute(_MULTIPROCESSOR_SHARED)))
+
+    def _count_fitting(self, function: ctypes.c_void_p, warps: int) -> int:
+        """Return how many blocks of so many warps fit on a multiprocessor, if the driver chooses what is shared."""
+        most, size = ctypes.c_int(), ctypes.c_size_t(self._tile * warps)
+        check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(most), function, warps * WARP, size))
+        return most.value
+
+    def _device_attribute(self, which: int) -> int:
+        """Return a fact about the GPU."""
+        value = ctypes.c_int()
+        check(driver().cuDeviceGetAttribute(ctypes.byref(value), which, self.device.index))
+        return value.value
 
     def _load(self) -> int:
         """Return the handle of the function, compiled and loaded when first asked for."""
@@ -151,16 +181,19 @@ class CudaKernel:
                 module, function = ctypes.c_void_p(), ctypes.c_void_p()
                 check(driver().cuModuleLoadData(ctypes.byref(module), binary.code))
                 check(driver().cuModuleGetFunction(ctypes.byref(function), module, b"kernel"))
-                tile = binary.shared * self.bits // 8
+                self._binary, self._tile = binary, (tile := binary.shared * self.bits // 8)
                 self._warps = max(1, min(4, STATIC_SHARED // tile)) if tile else 4
                 if tile > STATIC_SHARED:
                     check(driver().cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, tile))
-            self._binary, self._tile = binary, tile
+                local = ctypes.c_int()
+                check(driver().cuFuncGetAttribute(ctypes.byref(local), _LOCAL, function))
+                self._fitting = {warps: self._count_fitting(function, warps) for warps in (1, self._warps)}
             layout = Layout.of(self.program)
             self._words = layout.words
             self._pack_addresses = struct.Struct(f"{layout.tensors + 2}q").pack  # the stream, tensors, the workspace
             self._pack_constants = struct.Struct(f"{layout.words - layout.tensors - 1}q").pack
             self._needs_workspace = any(binary.workspace.values())
+            self._caches, self._carveout = local.value > 0 or self._needs_workspace, DEFAULT
             self._driver_launch = ctypes.cast(driver().cuLaunchKernel, ctypes.c_void_p).value or 0
             self._module, self._function = module, function.value or 0
             return self._function
