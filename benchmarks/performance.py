@@ -96,6 +96,16 @@ is a tenth faster here, and slower at 4,096. Its gradient computes values again,
 this takes up to 16 operations, rather than spilling them: four fifths of what was spilled is not. The order in which
 outputs are computed is the one, of two, that needs fewer registers. A fraction above 1 is possible: part of a result is
 still in the GPU's cache when the next launch writes over it.
+
+A step of a robot with contact is a longer program: 73,000 instructions for the G1 of the MJX scene at rest. With 8,192
+environments each took a warp 21 cycles, of which it waited 17 for memory, since a thread has 50 kB of values that no
+register holds. Three things help against that, and made it 13.7 million steps a second instead of 9.5. What blocks of a
+multiprocessor do not share of its memory caches such values; the driver would keep two thirds of it for blocks that are
+not there. They are loaded about a hundred operations before their use. And in gradients, those that were not touched
+for long are fetched into the cache earlier still. An ANYmal waits as long for instructions as for memory: its step is
+400 kB of code that runs straight through, three times what a multiprocessor keeps. Tried and dropped: four warps that
+share the work on 32 environments (1.2 times faster for a G1 at rest, 0.5 to 0.9 times for smaller robots, four times
+as long to compile), shared memory for spilled values (slower than as much cache), and fewer registers.
 """
 
 
