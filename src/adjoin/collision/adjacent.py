@@ -60,7 +60,7 @@ class Solid(NamedTuple):
         """The solid of a core at a pose; None if it has no faces of its own."""
         if core.kind == "box":
             faces = Faces.of([CUBE])
-            vertices = Vertices(table(np.array(CUBE.vertices)), 0, len(CUBE.vertices), len(CUBE.vertices), faces)
+            vertices = Vertices(table(np.array(CUBE.vertices)), 0, len(CUBE.vertices), len(CUBE.vertices), faces=faces)
             return None if faces is None else cls(core, vertices, faces, pose)
         if core.vertices is None or core.vertices.faces is None:
             return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoin.collision.core import bounds, core_of
 from adjoin.collision.records import Records, indices_table
-from adjoin.collision.shape import Faces, Shape, Vertices
+from adjoin.collision.shape import TOGETHER, Faces, Shape, Vertices, padded
 from adjoin.collision.terrain import OnTerrain
 from adjoin.dynamics.state import State
 from adjoin.model.parts import WORLD, Geometry
@@ -75,9 +75,11 @@ class Shapes:
         self.number = {index: i for i, index in enumerate(used)}
         counts = [len(geometry.vertices) for geometry in geometries]
         if any(counts):
-            self.vertices = table([x for geometry in geometries for x in geometry.vertices], checked=False)
-            self.starts = indices_table([0, *accumulate(counts)][:-1])
+            hulls = [padded(geometry.vertices) for geometry in geometries]
+            self.vertices = table([x for hull in hulls for x in hull], checked=False)
+            self.starts = indices_table([0, *accumulate(map(len, hulls))][:-1])
             self.counts, self.most = indices_table(counts), max(counts)
+            self.blocks = indices_table([len(hull) // TOGETHER for hull in hulls])
             self.faces = Faces.of(geometries)
 
     def pose(self, i: Any) -> Transform:
@@ -110,7 +112,8 @@ class Shapes:
         vertices: Vertices | tuple[()] = ()
         if kind == "hull":
             box = self.middle(i), vector.vector3(self.halves[i])
-            vertices = Vertices(self.vertices, self.starts[i], self.counts[i], self.most, self.faces, box)
+            numbers = self.starts[i], self.counts[i], self.most, self.blocks[i]
+            vertices = Vertices(self.vertices, *numbers, self.faces, box)
         return Shape(kind, vector.vector3(self.sizes[i]), self.pose(i), vertices)
 
 

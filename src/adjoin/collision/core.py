@@ -13,7 +13,7 @@ from adjoin.collision.shape import Shape, Vertices
 from adjoin.spatial import vector
 from adjoin.spatial.scalar import Scalar, is_number, select, sqrt
 from adjoin.spatial.vector import ZERO, Vector3, vector3
-from adjoin.trace import loop, maximum, minimum, to_float
+from adjoin.trace import loop, maximum, minimum
 
 TINY = 1e-24
 """The least square of a length that something is divided by, m²."""
@@ -91,14 +91,7 @@ def corner(core: Core, d: Vector3) -> Vector3:
     """The point of the box part or of the hull that reaches furthest in a direction, as coordinates of a feature."""
     if core.vertices is None:
         return vector3([0.0 if is_number(h) and h == 0.0 else s for h, s in zip(core.box, signs(d), strict=True)])
-    vertices = core.vertices
-
-    def visit(i: Any, best: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        level = vector.dot(d, vertices[i])
-        return choose(level > best[0], (level, to_float(i)), best)
-
-    _, index = loop(vertices.count, visit, (-1e30, 0.0), at_most=vertices.at_most, detached=True)
-    return vertices[index]
+    return core.vertices[core.vertices.furthest(d)[1]]
 
 
 def point(core: Core, coordinates: Vector3, smooth: Any, d: Vector3) -> Vector3:

@@ -259,11 +259,8 @@ def _lowest_face(a: Shape, b: Shape, vertices: Vertices, faces: Faces) -> tuple[
     slopes = vector.apply_transposed(a.pose[0], b.axis)
     middle = height(b, a.center)
 
-    def lower(i: Scalar, best: Candidate) -> Candidate:
-        level = vector.dot(slopes, vertices[i])
-        return choose(level < best[0], (level, to_float(i)), best)
-
-    level, lowest = loop(vertices.count, lower, (FAR, 0.0), at_most=vertices.at_most, detached=True)
+    height_below, lowest = vertices.furthest(vector.negate(slopes))
+    level = -height_below
     place = vertices.place(lowest)
     start, count = faces.starts[place], faces.counts[place]
 
