@@ -30,6 +30,8 @@ CPU_ROBOTS = {
     "panda": "Panda",
     "shadow_hand": "Shadow hand",
     "aloha": "Aloha",
+    "clutter": "Aloha and ten things",
+    "three_robots": "Three humanoids",
 }
 
 HEAD = """\

@@ -1,6 +1,7 @@
 """Robots from their makers' MJCF files in the default simulator: all shapes, self-collision, steps as MuJoCo's.
 
     python benchmarks/robots.py --save FOLDER FILE.xml ...     models and states in contact, which needs MuJoCo
+    python benchmarks/robots.py --save FOLDER --three humanoid.xml --clutter aloha/scene.xml       worlds of many bodies
     python benchmarks/robots.py --models FOLDER [--device cuda] [--json] [--out FILE]
 
 A state is where MuJoCo is 0.3 s after the first keyframe, under its controls. Kernels are compiled with all cores, and
@@ -34,16 +35,54 @@ BARS = {  # name of the file of the model: batch, millions of steps a second for
     "anymal": (8192, 60.0, None),
     "h1": (8192, 40.0, None),
     "panda": (8192, 150.0, None),
+    "three_robots": (8192, 8.0, None),
+    "clutter": (8192, 2.5, None),
 }
 
 
-def save(folder: Path, files: list[Path]) -> None:
-    """Write models and states in contact."""
+def three_robots(file: Path) -> Any:
+    """Return a MuJoCo specification of three of a file's robots beside one another."""
     import mujoco
 
-    folder.mkdir(parents=True, exist_ok=True)
+    world = mujoco.MjSpec.from_file(str(file))  # pyright: ignore[reportAttributeAccessIssue]
+    for number in (1, 2):
+        other = mujoco.MjSpec.from_file(str(file))  # pyright: ignore[reportAttributeAccessIssue]
+        for geometry in list(other.worldbody.geoms):
+            other.delete(geometry)
+        world.attach(other, prefix=f"{number}_", frame=world.worldbody.add_frame(pos=[0.0, 1.2 * number, 0.0]))
+    for key in list(world.keys):
+        world.delete(key)
+    return world
+
+
+def clutter(file: Path) -> Any:
+    """Return a MuJoCo specification of a file's robot in its first keyframe, and ten things on its table."""
+    import mujoco
+
+    world = mujoco.MjSpec.from_file(str(file))  # pyright: ignore[reportAttributeAccessIssue]
+    alone = world.compile()
+    kinds = [getattr(mujoco.mjtGeom, f"mjGEOM_{kind}") for kind in THINGS]  # pyright: ignore[reportAttributeAccessIssue]
+    for number in range(10):
+        thing = world.worldbody.add_body(pos=[0.1 * (number % 5) - 0.2, 0.15 * (number // 5) - 0.1, 0.05])
+        thing.add_freejoint()
+        thing.add_geom(type=kinds[number % len(kinds)], size=[0.02] * 3, density=500.0)
+    for key in list(world.keys):
+        world.delete(key)
+    start = world.compile().qpos0.copy()
+    start[: alone.nq] = alone.key_qpos[0]
+    world.add_key(name="start", qpos=start.tolist(), ctrl=alone.key_ctrl[0].tolist())
+    return world
+
+
+THINGS = ("BOX", "SPHERE", "CYLINDER", "CAPSULE", "ELLIPSOID")
+
+
+def save(folder: Path, files: list[Path], allow: list[Path]) -> None:
+    """Write models and states in contact; files may read from folders that are allowed."""
+    import mujoco
+
     for file in files:
-        model = adjoin.load(file)
+        model = adjoin.load(file, allow=allow)
         theirs = mujoco.MjModel.from_xml_path(str(file))  # pyright: ignore[reportAttributeAccessIssue]
         data = mujoco.MjData(theirs)  # pyright: ignore[reportAttributeAccessIssue]
         if theirs.nkey:
@@ -164,10 +203,20 @@ if __name__ == "__main__":
     options = parser(__doc__)
     options.add_argument("files", nargs="*", type=Path, help="MJCF files, to save")
     options.add_argument("--save", type=Path, help="write models and states to this folder")
+    options.add_argument("--three", type=Path, help="an MJCF file of which three stand in one world, to save")
+    options.add_argument("--clutter", type=Path, help="an MJCF file of arms at a table, with ten things on it, to save")
     options.add_argument("--models", type=Path, help="the folder that has them")
     options.add_argument("--device", default="cpu")
     chosen = options.parse_args()
     if chosen.save:
-        save(chosen.save, chosen.files)
+        chosen.save.mkdir(parents=True, exist_ok=True)
+        for make, file in ((three_robots, chosen.three), (clutter, chosen.clutter)):
+            if file is not None:
+                made = chosen.save / f"{make.__name__}.xml"
+                world = make(file)
+                world.meshdir = world.texturedir = str(file.resolve().parent / world.meshdir)
+                made.write_text(world.to_xml())
+                chosen.files.append(made)
+        save(chosen.save, chosen.files, [file.resolve().parent for file in (chosen.three, chosen.clutter) if file])
     else:
         run(chosen)
