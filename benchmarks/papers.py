@@ -77,7 +77,7 @@ def qiao() -> Iterator[list[str]]:
     for label, theirs in (("MBPO", "0.49 1.90 4.28 7.50 11.13 15.02 19.97"), ("SAC", "-")):
         for more in ("", ", RK4"):
             ours = [known("rl_h200", f"pendulum, {n} links, our {label}{more}", 2) for n in range(1, 8)]
-            whole = 5 if label == "MBPO" and not more else 3
+            whole = {"MBPO": 5, "MBPO, RK4": 4, "SAC": 4, "SAC, RK4": 3}[f"{label}{more}"]
             note = f"One seed; cut off by time from {whole} links on, the runs of 6 links after 50 of 600 epochs"
             yield [
                 f"Table 4, {label}{more}",
