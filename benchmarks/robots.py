@@ -38,6 +38,7 @@ BARS = {  # name of the file of the model: batch, millions of steps a second for
     "three_robots": (8192, 8.0, None),
     "clutter": (8192, 2.5, None),
 }
+THINGS = ("BOX", "SPHERE", "CYLINDER", "CAPSULE", "ELLIPSOID")
 
 
 def three_robots(file: Path) -> Any:
@@ -72,9 +73,6 @@ def clutter(file: Path) -> Any:
     start[: alone.nq] = alone.key_qpos[0]
     world.add_key(name="start", qpos=start.tolist(), ctrl=alone.key_ctrl[0].tolist())
     return world
-
-
-THINGS = ("BOX", "SPHERE", "CYLINDER", "CAPSULE", "ELLIPSOID")
 
 
 def save(folder: Path, files: list[Path], allow: list[Path]) -> None:
