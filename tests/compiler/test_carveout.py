@@ -14,7 +14,7 @@ def kernel_of(monkeypatch, tile, fitting, caches=True):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     made = CudaKernel(program, 32, torch.device("cuda"))
     facts = {cuda._MULTIPROCESSORS: MULTIPROCESSORS, cuda._MULTIPROCESSOR_SHARED: SHARED}
-    monkeypatch.setattr(made, "_device_attribute", facts.__getitem__)
+    monkeypatch.setattr(cuda, "device_attribute", lambda which, device: facts[which])
     made._tile, made._fitting, made._caches = tile, {1: fitting}, caches
     return made
 

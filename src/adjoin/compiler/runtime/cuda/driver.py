@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from adjoin.errors import CompileError
 
@@ -23,6 +23,14 @@ def driver() -> ctypes.CDLL:
     ]  # fmt: skip
     library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
     return library
+
+
+@cache
+def device_attribute(which: int, device: int) -> int:
+    """Return a fact about a GPU, by its number in the driver's interface."""
+    value = ctypes.c_int()
+    check(driver().cuDeviceGetAttribute(ctypes.byref(value), which, device))
+    return value.value
 
 
 def check(status: int, library: ctypes.CDLL | None = None) -> None:

@@ -19,7 +19,7 @@ from adjoin.compiler.ir.program import Program
 from adjoin.compiler.runtime.backend import Binary, PreparedLaunch, build, tensor_words
 from adjoin.compiler.runtime.cache import Cache
 from adjoin.compiler.runtime.cuda.assembler import assemble_ptx
-from adjoin.compiler.runtime.cuda.driver import check, driver
+from adjoin.compiler.runtime.cuda.driver import check, device_attribute, driver
 from adjoin.compiler.runtime.cuda.frame import render
 from adjoin.compiler.runtime.cuda.launcher import enqueue, pack_head
 from adjoin.compiler.runtime.cuda.staging import WARP
@@ -149,21 +149,15 @@ class CudaKernel:
         """
         if not self._caches:
             return DEFAULT
-        here = min(self._fitting[warps], -(-blocks // self._device_attribute(_MULTIPROCESSORS)))
+        here = min(self._fitting[warps], -(-blocks // device_attribute(_MULTIPROCESSORS, self.device.index)))
         needed = here * (self._tile * warps + BLOCK_SHARED)
-        return min(100, -(-100 * needed // self._device_attribute(_MULTIPROCESSOR_SHARED)))
+        return min(100, -(-100 * needed // device_attribute(_MULTIPROCESSOR_SHARED, self.device.index)))
 
     def _count_fitting(self, function: ctypes.c_void_p, warps: int) -> int:
         """Return how many blocks of so many warps fit on a multiprocessor, if the driver chooses what is shared."""
         most, size = ctypes.c_int(), ctypes.c_size_t(self._tile * warps)
         check(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(most), function, warps * WARP, size))
         return most.value
-
-    def _device_attribute(self, which: int) -> int:
-        """Return a fact about the GPU."""
-        value = ctypes.c_int()
-        check(driver().cuDeviceGetAttribute(ctypes.byref(value), which, self.device.index))
-        return value.value
 
     def _load(self) -> int:
         """Return the handle of the function, compiled and loaded when first asked for."""

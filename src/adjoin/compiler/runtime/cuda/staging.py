@@ -52,7 +52,6 @@ class StagingMemory:
         self.offset = 0  # elements of shared memory a warp, as far as given out
         self.tile: int | None = None
         self.resident: dict[int, tuple[int, str]] = {}  # where the tile of an input begins, and the thread's row in it
-        self.bases: dict[tuple[int, str | None], str] = {}
 
     def begin(self, lane_index: str, first: str, limit: str, warp_base: str) -> None:
         """Take over the thread's place: lane, the warp's first row, its last valid row offset, its shared memory."""
